@@ -1,0 +1,1 @@
+"""Durable Pydantic AI agents on Temporal."""

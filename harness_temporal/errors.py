@@ -1,0 +1,138 @@
+"""Every error this package raises, in one tree.
+
+A class also derives from the builtin that the step-persistence seed names for it (`ValueError`, `LookupError`,
+`RuntimeError`), so that code written against the seed catches it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness_temporal.records import ToolEffectRecord
+
+
+class HarnessError(Exception):
+    """Base of every error of this package."""
+
+
+class ConfigurationError(HarnessError, ValueError):
+    """A setting is wrong, or two settings do not go together."""
+
+
+class PluginMissingError(ConfigurationError):
+    """A client or worker runs without `HarnessPlugin`."""
+
+
+class InvalidRunIdError(HarnessError, ValueError):
+    """A run id is too long or holds a character that no store accepts."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f'Run id {run_id[:220]!r} cannot be used: {reason}')
+        self.run_id = run_id
+
+
+class MissingRunIdError(HarnessError, RuntimeError):
+    """The run has no id to persist it under; making one up would detach a replay from its record."""
+
+
+class DuplicateRunError(HarnessError, ValueError):
+    """A run id is registered already, by another run."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f'Run id {run_id!r} is already registered by another run. A `run_id` names one `Agent.run` call: '
+            'leave it unset to get one per call, and group the turns of a conversation with `conversation_id=`.'
+        )
+        self.run_id = run_id
+
+
+class SnapshotNotFoundError(HarnessError, LookupError):
+    """A run has no snapshot to continue from."""
+
+    def __init__(self, run_id: str, *, include_interrupted: bool) -> None:
+        hint = (
+            ''
+            if include_interrupted
+            else ' An interrupted one may exist: check `list_unresolved_tool_effects`, then pass '
+            '`include_interrupted=True`.'
+        )
+        super().__init__(f'Run {run_id!r} has no snapshot to continue from.{hint}')
+        self.run_id = run_id
+
+
+class NotStorableError(HarnessError, ValueError):
+    """A value would not read back as it was given, so it is refused before anything is written."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f'{part} cannot be stored: {reason}')
+        self.part = part
+
+
+class ToolEffectConflictError(HarnessError):
+    """The effect ledger holds a state that a write may not replace; nothing of the batch was written."""
+
+    def __init__(self, current: ToolEffectRecord) -> None:
+        super().__init__(
+            f'Tool call {current.tool_name!r} ({current.tool_call_id!r}) of run {current.run_id!r} is '
+            f'{current.status!r} since attempt {current.attempts}; this write is older or belongs to another attempt.'
+        )
+        self.current = current
+
+
+class UnknownToolOutcomeError(HarnessError):
+    """A tool call may or may not have had its effect, and `on_unknown='fail'` ends the run for it."""
+
+    def __init__(self, record: ToolEffectRecord) -> None:
+        super().__init__(
+            f'The outcome of tool {record.tool_name!r} (call {record.tool_call_id!r} of run {record.run_id!r}) is '
+            'unknown: an earlier attempt started it and its end was never recorded. Check the outside system, then '
+            'continue the run from its snapshot.'
+        )
+        self.run_id = record.run_id
+        self.tool_call_id = record.tool_call_id
+
+
+class StoreError(HarnessError):
+    """A store failed."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(f'{store}: {reason}')
+        self.store = store
+
+
+class StoreUnavailableError(StoreError):
+    """A store cannot be reached, or is too busy to answer. Trying again later is right."""
+
+
+class StoreLoopError(StoreError):
+    """A store whose connections belong to one event loop is used in another."""
+
+
+class StoreSchemaError(StoreError):
+    """A store holds a schema that this release does not know, or one whose migrations were changed."""
+
+
+class StoreCorruptionError(StoreError):
+    """Something a store refers to is missing or damaged."""
+
+
+class HistoryMissingError(StoreCorruptionError):
+    """A snapshot extends a history that the store does not hold."""
+
+
+PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
+    ConfigurationError,
+    PluginMissingError,
+    InvalidRunIdError,
+    MissingRunIdError,
+    DuplicateRunError,
+    SnapshotNotFoundError,
+    NotStorableError,
+    UnknownToolOutcomeError,
+    StoreLoopError,
+    StoreSchemaError,
+    StoreCorruptionError,
+    HistoryMissingError,
+)
+"""The errors that another attempt cannot mend. Every other error of this package is worth a retry."""

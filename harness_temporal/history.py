@@ -1,0 +1,258 @@
+"""Message histories: which calls are answered, and how messages are encoded and identified. Pure.
+
+A message is stored as the JSON that Pydantic AI's own types give, once per digest. The rule for what may be stored
+(invariant 5): the JSON must read back to a message with the same JSON. Values that JSON has no form for (tuples, sets,
+models) are stored as their JSON form; anything that would read back as something else is escaped or refused here, at
+save, on every store alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_core import PydanticSerializationError
+
+from harness_temporal.errors import NotStorableError, StoreCorruptionError
+from harness_temporal.records import EncodedHistory, HistoryLink, SnapshotState, StoredMessage
+from harness_temporal.text import escape, escape_key, unescape
+
+_MESSAGE: TypeAdapter[ModelMessage] = TypeAdapter(
+    ModelMessage,
+    config=ConfigDict(
+        ser_json_bytes='base64', val_json_bytes='base64', ser_json_inf_nan='constants', defer_build=True
+    ),
+)
+"""Pydantic AI's adapter, but one that keeps NaN and infinities instead of writing null."""
+
+_ESCAPED = b'\x01'
+"""First byte of a body whose strings are escaped; a plain body starts with `{`."""
+
+_KNOWN_GOOD_LIMIT = 16_384
+_known_good: OrderedDict[bytes, None] = OrderedDict()
+"""Digests of bodies that were read back successfully. A digest names its body, so an entry never goes stale."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """How the tool calls and results of a history match."""
+
+    unanswered: tuple[str, ...] = ()
+    """Ids of calls that have no result before the next response, in order."""
+    orphans: tuple[str, ...] = ()
+    """Ids of results that no call of the response before them asked for."""
+    repeated: tuple[str, ...] = ()
+    """Ids that were called or answered more than once within one response."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether every call has exactly one result and every result its call."""
+        return not (self.unanswered or self.orphans or self.repeated)
+
+
+def pair_calls(messages: Iterable[ModelMessage]) -> Pairing:
+    """Match each response's tool calls with the results that follow it, before the next response.
+
+    A call is answered by a tool return of any outcome or by a retry request for it. Calls that a provider runs itself
+    are never open. An id may come again in a later response; within one response it may not.
+    """
+    unanswered: list[str] = []
+    orphans: list[str] = []
+    repeated: list[str] = []
+    open_calls: dict[str, None] = {}
+    asked: set[str] = set()
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            unanswered.extend(open_calls)
+            calls = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
+            asked, open_calls = set(calls), dict.fromkeys(calls)
+            repeated.extend(call for call in asked if calls.count(call) > 1)
+            continue
+        for part in message.parts:
+            if not isinstance(part, ToolReturnPart | RetryPromptPart) or part.tool_name is None:
+                continue
+            if part.tool_call_id in open_calls:
+                del open_calls[part.tool_call_id]
+            elif part.tool_call_id in asked:
+                repeated.append(part.tool_call_id)
+            else:
+                orphans.append(part.tool_call_id)
+    return Pairing((*unanswered, *open_calls), tuple(orphans), tuple(repeated))
+
+
+def snapshot_state(messages: Sequence[ModelMessage]) -> SnapshotState:
+    """Classify a history (step-persistence seed, "What safe to continue from means")."""
+    return 'complete' if pair_calls(messages).settled else 'interrupted'
+
+
+def is_provider_valid(messages: Sequence[ModelMessage]) -> bool:
+    """Whether a provider would take the history as it is: not empty, every call with its result."""
+    return bool(messages) and snapshot_state(messages) == 'complete'
+
+
+def has_response(messages: Iterable[ModelMessage]) -> bool:
+    """Whether there is anything to continue from; a bare prompt is the same as starting again."""
+    return any(isinstance(message, ModelResponse) for message in messages)
+
+
+def ends_with_tool_results(messages: Sequence[ModelMessage]) -> bool:
+    """Whether the last request answers the response before it: the boundary at which a tool cycle has settled."""
+    if len(messages) < 2 or not isinstance(request := messages[-1], ModelRequest):
+        return False
+    return any(isinstance(part, ToolReturnPart | RetryPromptPart) and part.tool_name for part in request.parts)
+
+
+def encode_message(message: ModelMessage) -> StoredMessage:
+    """Encode a message and make sure that it reads back.
+
+    Raises:
+        NotStorableError: Part of the message would read back as something else. The error names the part.
+    """
+    try:
+        body = _MESSAGE.dump_json(message)
+    except PydanticSerializationError:
+        body = _encode_escaped(message)
+    stored = StoredMessage(hashlib.sha256(body).digest(), body)
+    if stored.digest in _known_good:
+        _known_good.move_to_end(stored.digest)
+        return stored
+    if not body.startswith(_ESCAPED) and (_has_plain_kind(message, body) or not _reads_back(body)):
+        body = _encode_escaped(message)
+        stored = StoredMessage(hashlib.sha256(body).digest(), body)
+    if body.startswith(_ESCAPED) and not _reads_back(body):
+        raise NotStorableError(
+            _first_bad_part(message), 'its value reads back from JSON as something else than was given.'
+        )
+    _known_good[stored.digest] = None
+    if len(_known_good) > _KNOWN_GOOD_LIMIT:
+        _known_good.popitem(last=False)
+    return stored
+
+
+def stored_message(body: bytes) -> StoredMessage:
+    """Return the stored form of a body that `encode_message` made elsewhere."""
+    return StoredMessage(hashlib.sha256(body).digest(), body)
+
+
+def decode_message(body: bytes) -> ModelMessage:
+    """Read a stored message.
+
+    Raises:
+        StoreCorruptionError: The body is not one that `encode_message` wrote.
+    """
+    escaped = body.startswith(_ESCAPED)
+    try:
+        message = _MESSAGE.validate_json(body[1:] if escaped else body)
+    except ValidationError as error:
+        raise StoreCorruptionError('message log', f'a stored message cannot be read: {error}') from error
+    return cast(ModelMessage, _mapped(message, unescape, unescape)) if escaped else message
+
+
+def encode_history(messages: Sequence[ModelMessage]) -> EncodedHistory:
+    """Encode a whole history.
+
+    Raises:
+        NotStorableError: A message cannot be stored as it is.
+    """
+    return link(None, 0, [encode_message(message) for message in messages])
+
+
+def link(base: bytes | None, base_length: int, messages: Iterable[StoredMessage]) -> EncodedHistory:
+    """Put encoded messages on top of the history whose identity is `base`."""
+    links: list[HistoryLink] = []
+    parent = base
+    for length, message in enumerate(messages, base_length + 1):
+        digest = hashlib.sha256((parent or b'') + message.digest).digest()
+        links.append(HistoryLink(digest, parent, message, length))
+        parent = digest
+    return EncodedHistory(base, base_length, tuple(links))
+
+
+def since(history: EncodedHistory, length: int) -> EncodedHistory:
+    """Return a whole history as what extends its first `length` messages."""
+    if not 0 < length <= len(history.links):
+        return history
+    return EncodedHistory(history.links[length - 1].digest, length, history.links[length:])
+
+
+def _reads_back(body: bytes) -> bool:
+    plain = body[1:] if body.startswith(_ESCAPED) else body
+    try:
+        return _MESSAGE.dump_json(_MESSAGE.validate_json(plain)) == plain
+    except (ValidationError, PydanticSerializationError):
+        return False
+
+
+def _has_plain_kind(message: ModelMessage, body: bytes) -> bool:
+    """Whether a plain mapping has a `kind` key, by which a reader might take it for one of Pydantic AI's contents."""
+    # The message's own `kind` is the one that every body has.
+    return body.count(b'"kind":') > 1 and any(_plain_kinds(part) for part in message.parts)
+
+
+def _plain_kinds(value: Any) -> bool:
+    if isinstance(value, dict):
+        items = cast(dict[Any, Any], value)
+        return 'kind' in items or any(_plain_kinds(item) for item in items.values())
+    if isinstance(value, list | tuple):
+        return any(_plain_kinds(item) for item in cast(Sequence[Any], value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return any(_plain_kinds(getattr(value, item.name)) for item in dataclasses.fields(value))
+    return False
+
+
+def _encode_escaped(message: ModelMessage) -> bytes:
+    try:
+        return _ESCAPED + _MESSAGE.dump_json(cast(ModelMessage, _mapped(message, escape, escape_key)))
+    except PydanticSerializationError as error:
+        raise NotStorableError(_first_bad_part(message), f'it has no JSON form ({error}).') from error
+
+
+def _mapped(value: Any, text: Any, key: Any) -> Any:
+    """Copy `value` with every string and mapping key changed, inside plain containers and dataclasses."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, dict):
+        items = cast(dict[Any, Any], value).items()
+        return {key(k) if isinstance(k, str) else k: _mapped(v, text, key) for k, v in items}
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(item, text, key) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = copy.copy(value)
+        for item in dataclasses.fields(value):
+            old = getattr(value, item.name)
+            new = _mapped(old, text, key)
+            if new is not old and new != old:
+                object.__setattr__(changed, item.name, new)
+        return changed
+    return value
+
+
+def _first_bad_part(message: ModelMessage) -> str:
+    for index, part in enumerate(message.parts):
+        alone = (
+            ModelRequest(parts=[cast(Any, part)])
+            if isinstance(message, ModelRequest)
+            else ModelResponse(parts=[cast(Any, part)])
+        )
+        try:
+            good = _reads_back(_MESSAGE.dump_json(alone))
+        except PydanticSerializationError:
+            good = False
+        if not good:
+            name = getattr(part, 'tool_name', None)
+            return f'Part {index} ({part.part_kind}{f" of {name!r}" if name else ""}) of a {message.kind}'
+    return f'A {message.kind}'

@@ -1,0 +1,30 @@
+"""Step stores. Each backend's driver is imported only when the backend is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness_temporal.stores.memory import InMemoryStepStore
+from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, StepStore
+from harness_temporal.stores.sqlite import SqliteStepStore
+
+if TYPE_CHECKING:
+    from harness_temporal.stores.postgres import PostgresStepStore
+
+__all__ = [
+    'BaseStepStore',
+    'InMemoryStepStore',
+    'PostgresStepStore',
+    'PreparedBatch',
+    'SnapshotRow',
+    'SqliteStepStore',
+    'StepStore',
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == 'PostgresStepStore':
+        from harness_temporal.stores.postgres import PostgresStepStore
+
+        return PostgresStepStore
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -1,0 +1,266 @@
+"""The store contract.
+
+`StepStore` is what the rest of the package uses. A backend derives from `BaseStepStore` and implements its abstract
+methods; `harness_temporal.testing` is the conformance suite that says whether it meets this contract.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from harness_temporal.errors import ConfigurationError, InvalidRunIdError, NotStorableError
+from harness_temporal.history import decode_message, encode_history
+from harness_temporal.identity import check_run_id
+from harness_temporal.records import (
+    Batch,
+    ContinuableSnapshot,
+    EncodedSnapshot,
+    ModelResponseRecord,
+    RunRecord,
+    StepEvent,
+    ToolEffectRecord,
+)
+
+
+@runtime_checkable
+class StepStore(Protocol):
+    """Keeps runs, their events, snapshots and tool effects.
+
+    Every method may raise `StoreUnavailableError` (try again later) or another `StoreError` (do not). No driver error
+    crosses this boundary. Reading a run that does not exist gives nothing, not an error.
+    """
+
+    async def commit(self, records: Batch) -> None:
+        """Write all records of one moment in one transaction: all of them, or none.
+
+        - A `RunRecord` is inserted. The same run again with the same `registration_id` changes nothing.
+        - Events, snapshots and new ledger entries get the run's next sequence numbers, in the order of the batch.
+        - An event or snapshot whose idempotency key the run has seen is dropped, also after its snapshot was pruned.
+        - A ledger entry goes through `ledger.advance`.
+        - Messages are stored before the snapshot that refers to them can be seen.
+        - Snapshots beyond `max_snapshots_per_run` are pruned: kept are the newest N, the newest of all, and the newest
+          complete one.
+
+        Raises:
+            DuplicateRunError: Another run is registered under this id.
+            ToolEffectConflictError: The ledger holds a state that the batch may not replace.
+            HistoryMissingError: An `EncodedSnapshot` extends a history that is not here.
+            NotStorableError: A value would not read back as it was given.
+            InvalidRunIdError: A record's run id is not allowed.
+        """
+        ...
+
+    async def get_run(self, *, run_id: str) -> RunRecord | None:
+        """Return the run's record."""
+        ...
+
+    async def list_runs(
+        self, *, parent_run_id: str | None = None, conversation_id: str | None = None, limit: int | None = None
+    ) -> list[RunRecord]:
+        """Return the matching runs by `started_at`, then by registration; with `limit`, the newest ones of them.
+
+        Filters combine with AND.
+        """
+        ...
+
+    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+        """Return the run's events in order, those with `seq` greater than `after`, at most `limit`."""
+        ...
+
+    async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
+        """Return the newest snapshot; by default the newest complete one."""
+        ...
+
+    async def list_snapshots(
+        self, *, run_id: str, include_interrupted: bool = False, limit: int | None = None
+    ) -> list[ContinuableSnapshot]:
+        """Return the kept snapshots in order; by default the complete ones; with `limit`, the newest of them."""
+        ...
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        """Return the newest ledger entry with this tool call id."""
+        ...
+
+    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return all ledger entries of the run, in the order in which the calls were first recorded."""
+        ...
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return the entries that are `started`: their effect may or may not have happened."""
+        ...
+
+    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+        """Return the run's latest recorded model response if it is the one under `key`."""
+        ...
+
+    async def register_run(self, record: RunRecord) -> None:
+        """Commit one run record. See `commit`."""
+        ...
+
+    async def append_event(self, event: StepEvent) -> None:
+        """Commit one event. See `commit`."""
+        ...
+
+    async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
+        """Commit one snapshot. See `commit`."""
+        ...
+
+    async def record_tool_effect(self, record: ToolEffectRecord) -> None:
+        """Commit one ledger entry. See `commit`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release what the store itself opened."""
+        ...
+
+
+@dataclass
+class PreparedBatch:
+    """A batch that was checked and encoded, sorted by the order in which a backend has to write it."""
+
+    runs: list[RunRecord] = field(default_factory=list[RunRecord])
+    effects: list[ToolEffectRecord] = field(default_factory=list[ToolEffectRecord])
+    """First among the numbered records: a conflict here means that nothing of the batch may be written."""
+    events: list[StepEvent] = field(default_factory=list[StepEvent])
+    snapshots: list[EncodedSnapshot] = field(default_factory=list[EncodedSnapshot])
+    responses: list[ModelResponseRecord] = field(default_factory=list[ModelResponseRecord])
+
+
+@dataclass(frozen=True)
+class SnapshotRow:
+    """A snapshot as a backend reads it: everything but the messages, and their bodies in order."""
+
+    snapshot: ContinuableSnapshot
+    bodies: Sequence[bytes]
+
+
+class BaseStepStore(ABC):
+    """What every backend shares: checking, encoding, decoding and the one-record methods. Holds no query."""
+
+    def __init__(self, *, max_snapshots_per_run: int | None = None) -> None:
+        """Check the bound on kept snapshots per run; `None` keeps all."""
+        if max_snapshots_per_run is not None and max_snapshots_per_run < 1:
+            raise ConfigurationError(f'`max_snapshots_per_run` must be at least 1, got {max_snapshots_per_run}.')
+        self.max_snapshots_per_run = max_snapshots_per_run
+
+    # --- for a backend to implement ---
+
+    @abstractmethod
+    async def _write(self, batch: PreparedBatch) -> None:
+        """Write the batch in one transaction. See `StepStore.commit`."""
+
+    @abstractmethod
+    async def get_run(self, *, run_id: str) -> RunRecord | None: ...
+
+    @abstractmethod
+    async def list_runs(
+        self, *, parent_run_id: str | None = None, conversation_id: str | None = None, limit: int | None = None
+    ) -> list[RunRecord]: ...
+
+    @abstractmethod
+    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]: ...
+
+    @abstractmethod
+    async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
+        """Return the snapshots in order; with `newest`, only that many from the end."""
+
+    @abstractmethod
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None: ...
+
+    @abstractmethod
+    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]: ...
+
+    @abstractmethod
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]: ...
+
+    @abstractmethod
+    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None: ...
+
+    async def aclose(self) -> None:
+        """Release what the store itself opened."""
+
+    # --- shared ---
+
+    async def commit(self, records: Batch) -> None:
+        """Write all records of one moment in one transaction. See `StepStore.commit`."""
+        if records:
+            await self._write(prepare(records))
+
+    async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
+        """Return the newest snapshot; by default the newest complete one."""
+        rows = await self._read_snapshots(run_id, include_interrupted=include_interrupted, newest=1)
+        return _decoded(rows[-1]) if rows else None
+
+    async def list_snapshots(
+        self, *, run_id: str, include_interrupted: bool = False, limit: int | None = None
+    ) -> list[ContinuableSnapshot]:
+        """Return the kept snapshots in order; with `limit`, the newest of them."""
+        rows = await self._read_snapshots(run_id, include_interrupted=include_interrupted, newest=limit)
+        return [_decoded(row) for row in rows]
+
+    async def register_run(self, record: RunRecord) -> None:
+        """Commit one run record."""
+        await self.commit([record])
+
+    async def append_event(self, event: StepEvent) -> None:
+        """Commit one event."""
+        await self.commit([event])
+
+    async def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
+        """Commit one snapshot."""
+        await self.commit([snapshot])
+
+    async def record_tool_effect(self, record: ToolEffectRecord) -> None:
+        """Commit one ledger entry."""
+        await self.commit([record])
+
+
+def prepare(records: Batch) -> PreparedBatch:
+    """Check and encode a batch before any of it is written.
+
+    Raises:
+        InvalidRunIdError: A record's run id is not allowed.
+        NotStorableError: A value would not read back as it was given.
+    """
+    batch = PreparedBatch()
+    for record in records:
+        check_run_id(record.snapshot.run_id if isinstance(record, EncodedSnapshot) else record.run_id)
+        match record:
+            case RunRecord():
+                _check_metadata(record.metadata, 'RunRecord.metadata')
+                batch.runs.append(record)
+            case StepEvent():
+                _check_metadata(record.metadata, 'StepEvent.metadata')
+                batch.events.append(record)
+            case ToolEffectRecord():
+                batch.effects.append(record)
+            case ModelResponseRecord():
+                batch.responses.append(record)
+            case EncodedSnapshot():
+                batch.snapshots.append(record)
+            case ContinuableSnapshot():
+                history = encode_history(record.messages)
+                batch.snapshots.append(EncodedSnapshot(snapshot=replace(record, messages=[]), history=history))
+    return batch
+
+
+def is_possible_run_id(run_id: str) -> bool:
+    """Whether any store could hold a run under this id."""
+    try:
+        check_run_id(run_id)
+    except InvalidRunIdError:
+        return False
+    return True
+
+
+def _decoded(row: SnapshotRow) -> ContinuableSnapshot:
+    return replace(row.snapshot, messages=[decode_message(body) for body in row.bodies])
+
+
+def _check_metadata(metadata: object, where: str) -> None:
+    if isinstance(metadata, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in metadata.items()):  # pyright: ignore[reportUnknownVariableType]
+        return
+    raise NotStorableError(where, 'it must map strings to strings.')
