@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from pydantic_core import to_json
 
@@ -93,9 +94,13 @@ def tool_call_key(
     return f'call-{digest.hexdigest()[:40]}'
 
 
-def event_key(kind: str, *, step_index: int, subject: str = '', attempt: int = 1) -> str:
-    """Return the idempotency key of an event. `subject` tells apart the events of one kind in one step."""
-    return f'{kind}:{step_index}:{subject}:{attempt}'
+def event_key(kind: str, *, step_index: int, subject: str = '', attempt: int = 1, run_attempt: int = 1) -> str:
+    """Return the idempotency key of an event.
+
+    `subject` tells apart the events of one kind in one step. `run_attempt` counts the attempts of the tool call that
+    the whole run is nested in.
+    """
+    return f'{kind}:{step_index}:{subject}:{run_attempt}.{attempt}'
 
 
 def snapshot_key(*, save: int, step_index: int, state: str, attempt: int = 1) -> str:
@@ -120,8 +125,8 @@ def _decode(text: str) -> str:
 def _sorted(value: object) -> object:
     """Order mapping keys, so that a call's key does not depend on the order a JSON decoder kept."""
     if isinstance(value, Mapping):
-        items: Mapping[object, object] = value
+        items = cast(Mapping[object, object], value)
         return {str(key): _sorted(items[key]) for key in sorted(items, key=str)}
     if isinstance(value, list | tuple):
-        return [_sorted(item) for item in value]
+        return [_sorted(item) for item in cast(Sequence[object], value)]
     return value

@@ -9,12 +9,12 @@ from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, Snaps
 from harness_temporal.stores.sqlite import SqliteStepStore
 
 if TYPE_CHECKING:
-    from harness_temporal.stores.postgres import PostgresStepStore
+    from harness_temporal.stores.postgres import PostgresStepStore as PostgresStepStore
 
+# Names that need an extra are importable but not in `__all__`: `import *` works without it.
 __all__ = [
     'BaseStepStore',
     'InMemoryStepStore',
-    'PostgresStepStore',
     'PreparedBatch',
     'SnapshotRow',
     'SqliteStepStore',

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
 
-from harness_temporal.errors import DuplicateRunError, HistoryMissingError
+from harness_temporal.errors import DuplicateRunError, HarnessError, HistoryMissingError
 from harness_temporal.ledger import advance
 from harness_temporal.records import (
     ContinuableSnapshot,
-    EncodedHistory,
     EncodedSnapshot,
     HistoryLink,
     ModelResponseRecord,
@@ -17,6 +19,8 @@ from harness_temporal.records import (
     ToolEffectRecord,
 )
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
+
+_Undo: TypeAlias = list[Callable[[], object]]
 
 
 @dataclass
@@ -53,62 +57,82 @@ class InMemoryStepStore(BaseStepStore):
         self._links: dict[bytes, HistoryLink] = {}
 
     async def _write(self, batch: PreparedBatch) -> None:
-        # Nothing awaits from here on, so that checking everything first makes the rest one step.
-        for run in batch.runs:
-            known = self._records.get(run.run_id)
-            if known and (run.registration_id is None or run.registration_id != known.registration_id):
-                raise DuplicateRunError(run.run_id)
-        advanced = [
-            (effect, advance(self._run(effect.run_id).effects.get(effect.ledger_key), effect))
-            for effect in batch.effects
-        ]
-        for snapshot in batch.snapshots:
-            base = snapshot.history.base
-            if base is not None and base not in self._links:
-                raise HistoryMissingError('InMemoryStepStore', f'the history {base.hex()} is not here.')
-
-        for record in batch.runs:
-            self._records.setdefault(record.run_id, record)
-        for effect, result in advanced:
-            if result is not None:
-                run = self._run(effect.run_id)
-                seq = result.seq if result.seq is not None else run.number()
-                run.effects[effect.ledger_key] = replace(result, seq=seq)
-        for event in batch.events:
-            self._append(event)
-        for snapshot in batch.snapshots:
-            self._save(snapshot)
+        # Nothing awaits in here, so no reader sees half a batch; what a refused record leaves behind is undone.
+        undo: _Undo = []
+        try:
+            for run in batch.runs:
+                self._register(run, undo)
+            for effect in batch.effects:
+                self._record(effect, undo)
+            for event in batch.events:
+                self._append(event, undo)
+            for snapshot in batch.snapshots:
+                self._save(snapshot, undo)
+        except HarnessError:
+            for step in reversed(undo):
+                step()
+            raise
         for response in batch.responses:
             self._run(response.run_id).response = response
+
+    def _register(self, record: RunRecord, undo: _Undo) -> None:
+        known = self._records.get(record.run_id)
+        if known is None:
+            self._records[record.run_id] = replace(record)
+            undo.append(partial(self._records.pop, record.run_id))
+        elif record.registration_id is None or record.registration_id != known.registration_id:
+            raise DuplicateRunError(record.run_id)
+
+    def _record(self, effect: ToolEffectRecord, undo: _Undo) -> None:
+        run = self._run(effect.run_id)
+        key = effect.ledger_key
+        current = run.effects.get(key)
+        result = advance(current, effect)
+        if result is None:
+            return
+        if current is None:
+            undo.append(partial(setattr, run, 'next_seq', run.next_seq))
+            undo.append(partial(run.effects.pop, key))
+            run.effects[key] = replace(result, seq=run.number())
+        else:
+            undo.append(partial(run.effects.__setitem__, key, current))
+            run.effects[key] = result
 
     def _run(self, run_id: str) -> _Run:
         return self._runs.setdefault(run_id, _Run())
 
-    def _append(self, event: StepEvent) -> None:
+    def _append(self, event: StepEvent, undo: _Undo) -> None:
         run = self._run(event.run_id)
         if event.idempotency_key is not None:
             if event.idempotency_key in run.event_keys:
                 return
             run.event_keys.add(event.idempotency_key)
+            undo.append(partial(run.event_keys.discard, event.idempotency_key))
+        undo.append(partial(setattr, run, 'next_seq', run.next_seq))
+        undo.append(run.events.pop)
         run.events.append(replace(event, seq=run.number()))
 
-    def _save(self, encoded: EncodedSnapshot) -> None:
+    def _save(self, encoded: EncodedSnapshot, undo: _Undo) -> None:
         snapshot, history = encoded.snapshot, encoded.history
         run = self._run(snapshot.run_id)
+        if snapshot.idempotency_key is not None and snapshot.idempotency_key in run.snapshot_keys:
+            return
+        if history.base is not None and history.base not in self._links:
+            raise HistoryMissingError('InMemoryStepStore', f'the history {history.base.hex()} is not here.')
         if snapshot.idempotency_key is not None:
-            if snapshot.idempotency_key in run.snapshot_keys:
-                return
             run.snapshot_keys.add(snapshot.idempotency_key)
-        self._keep(history)
+            undo.append(partial(run.snapshot_keys.discard, snapshot.idempotency_key))
+        for item in history.links:
+            if item.digest not in self._links:
+                self._links[item.digest] = item
+                undo.append(partial(self._links.pop, item.digest))
+        undo.append(partial(setattr, run, 'next_seq', run.next_seq))
+        undo.append(partial(setattr, run, 'snapshots', [*run.snapshots]))
         run.snapshots.append((replace(snapshot, seq=run.number()), history.head))
         if self.max_snapshots_per_run is not None:
             complete = [item for item in run.snapshots if item[0].state == 'complete']
             kept = {id(item) for item in (*run.snapshots[-self.max_snapshots_per_run :], *complete[-1:])}
             run.snapshots = [item for item in run.snapshots if id(item) in kept]
-
-    def _keep(self, history: EncodedHistory) -> None:
-        for item in history.links:
-            self._links.setdefault(item.digest, item)
 
     def _bodies(self, head: bytes | None) -> list[bytes]:
         bodies: list[bytes] = []
@@ -157,7 +181,9 @@ class InMemoryStepStore(BaseStepStore):
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         """Return the newest ledger entry with this tool call id."""
-        found = [effect for effect in await self.list_tool_effects(run_id=run_id) if effect.tool_call_id == tool_call_id]
+        found = [
+            effect for effect in await self.list_tool_effects(run_id=run_id) if effect.tool_call_id == tool_call_id
+        ]
         return found[-1] if found else None
 
     async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:

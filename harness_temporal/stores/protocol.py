@@ -179,7 +179,7 @@ class BaseStepStore(ABC):
     @abstractmethod
     async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None: ...
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027  # most stores have nothing to release
         """Release what the store itself opened."""
 
     # --- shared ---
@@ -234,14 +234,19 @@ def prepare(records: Batch) -> PreparedBatch:
                 batch.runs.append(record)
             case StepEvent():
                 _check_metadata(record.metadata, 'StepEvent.metadata')
+                _check_number(record.step_index, 'StepEvent.step_index')
                 batch.events.append(record)
             case ToolEffectRecord():
-                batch.effects.append(record)
+                _check_number(record.step_index, 'ToolEffectRecord.step_index')
+                _check_number(record.attempts, 'ToolEffectRecord.attempts')
+                batch.effects.append(replace(record, seq=None))
             case ModelResponseRecord():
                 batch.responses.append(record)
             case EncodedSnapshot():
+                _check_number(record.snapshot.step_index, 'ContinuableSnapshot.step_index')
                 batch.snapshots.append(record)
             case ContinuableSnapshot():
+                _check_number(record.step_index, 'ContinuableSnapshot.step_index')
                 history = encode_history(record.messages)
                 batch.snapshots.append(EncodedSnapshot(snapshot=replace(record, messages=[]), history=history))
     return batch
@@ -258,6 +263,11 @@ def is_possible_run_id(run_id: str) -> bool:
 
 def _decoded(row: SnapshotRow) -> ContinuableSnapshot:
     return replace(row.snapshot, messages=[decode_message(body) for body in row.bodies])
+
+
+def _check_number(number: int, where: str) -> None:
+    if not 0 <= number < 2**63:
+        raise NotStorableError(where, f'{number} is not between 0 and 2**63.')
 
 
 def _check_metadata(metadata: object, where: str) -> None:

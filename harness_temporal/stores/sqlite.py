@@ -1,0 +1,346 @@
+"""A store in one SQLite file, or in a connection that it shares with its application."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from harness_temporal.errors import DuplicateRunError, HistoryMissingError, StoreCorruptionError
+from harness_temporal.history import stored_message
+from harness_temporal.ledger import advance
+from harness_temporal.records import (
+    ContinuableSnapshot,
+    EncodedHistory,
+    EncodedSnapshot,
+    ModelResponseRecord,
+    RunRecord,
+    StepEvent,
+    ToolEffectRecord,
+)
+from harness_temporal.stores._sqlite_database import STORE, SqliteDatabase
+from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
+from harness_temporal.text import escape, unescape
+
+T = TypeVar('T')
+_LARGEST = 2**63 - 1
+
+
+class SqliteStepStore(BaseStepStore):
+    """Keeps everything in one SQLite database. Nothing touches the disk until the first use.
+
+    One store may serve many threads and event loops, and many processes may share the file. The work is done in
+    worker threads, one transaction at a time. A call that is cancelled while its thread works may have been written,
+    but never in part.
+
+    Batches with a tool effect are on disk when `commit` returns, whatever happens to the machine. The others survive
+    the death of the process; the last of them may be lost with the machine's power.
+
+    A given connection stays as it is: the store changes no setting of it and does not close it. Its own settings decide
+    on durability and waiting; those that the store uses itself are `journal_mode=WAL`, `synchronous=FULL` and a
+    `timeout` of 30 seconds. While a transaction is open on it, what the store writes is part of that transaction (as a
+    savepoint) and durable only with its commit. Nothing else may use the connection while a method of the store runs,
+    and only one store may have it.
+
+    Args:
+        database: The file, or `':memory:'`. A new file is readable by its owner only.
+        connection: An open connection instead, made with `check_same_thread=False`.
+        max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
+    """
+
+    def __init__(
+        self,
+        database: str | Path | None = None,
+        *,
+        connection: sqlite3.Connection | None = None,
+        max_snapshots_per_run: int | None = None,
+    ) -> None:
+        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
+        self._database = SqliteDatabase(database, connection)
+
+    async def aclose(self) -> None:
+        """Close the store, and its connection unless it was given. A closed store cannot be used again."""
+        await self._database.aclose()
+
+    async def _write(self, batch: PreparedBatch) -> None:
+        # A power loss that took back a tool's start would let the tool run twice; any other loss is a step back.
+        await self._database.run(
+            lambda cursor, encoding: _Session(cursor, encoding).write(batch, self.max_snapshots_per_run),
+            write=True,
+            synchronous='FULL' if batch.effects else 'NORMAL',
+        )
+
+    async def get_run(self, *, run_id: str) -> RunRecord | None:
+        return _first(await self._find(_RUNS, 'run_id = ?', run_id))
+
+    async def list_runs(
+        self, *, parent_run_id: str | None = None, conversation_id: str | None = None, limit: int | None = None
+    ) -> list[RunRecord]:
+        filters = {'parent_run_id = ?': parent_run_id, 'conversation_id = ?': conversation_id}
+        given = {condition: value for condition, value in filters.items() if value is not None}
+        condition = f'{" AND ".join(given) or "TRUE"} ORDER BY started_at DESC, registration_number DESC LIMIT ?'
+        return (await self._find(_RUNS, condition, *given.values(), _bounded(limit)))[::-1]
+
+    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+        condition = 'run_id = ? AND seq > ? ORDER BY seq LIMIT ?'
+        return await self._find(_EVENTS, condition, run_id, _bounded(after), _bounded(limit))
+
+    async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
+        state = '' if include_interrupted else "AND state = 'complete'"
+        condition = f'run_id = ? {state} ORDER BY seq DESC LIMIT ?'
+        return await self._database.run(
+            lambda cursor, encoding: _Session(cursor, encoding).snapshots(condition, run_id, _bounded(newest))
+        )
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        condition = 'run_id = ? AND tool_call_id = ? ORDER BY seq DESC LIMIT 1'
+        return _first(await self._find(_EFFECTS, condition, run_id, tool_call_id))
+
+    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        return await self._find(_EFFECTS, 'run_id = ? ORDER BY seq', run_id)
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        return await self._find(_EFFECTS, "run_id = ? AND status = 'started' ORDER BY seq", run_id)
+
+    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+        return _first(await self._find(_RESPONSES, 'run_id = ? AND key = ?', run_id, key))
+
+    async def _find(self, table: _Table[T], condition: str, *parameters: object) -> list[T]:
+        return await self._database.run(
+            lambda cursor, encoding: _Session(cursor, encoding).find(table, condition, *parameters)
+        )
+
+
+class _Session:
+    """What is read and written in one transaction."""
+
+    def __init__(self, cursor: sqlite3.Cursor, encoding: str) -> None:
+        self._cursor = cursor
+        self._encoding = encoding
+
+    def find(self, table: _Table[T], condition: str, *parameters: object) -> list[T]:
+        rows = self._execute(f'SELECT {table.selection} FROM {table.name} WHERE {condition}', *parameters)
+        return [table.load(row, self._encoding) for row in rows]
+
+    def snapshots(self, condition: str, *parameters: object) -> list[SnapshotRow]:
+        """Return in ascending order the snapshots that `condition` gives in descending order."""
+        links: dict[bytes, tuple[bytes | None, bytes]] = {}
+        for digest, parent, message, body in self._execute(_HISTORIES.format(condition), *parameters):
+            if body is None or stored_message(body).digest != message:
+                raise StoreCorruptionError(STORE, f'the message {message.hex()} is missing or damaged.')
+            links[digest] = parent, body
+        rows = self.find(_SNAPSHOTS, condition, *parameters)
+        return [SnapshotRow(snapshot, _bodies(links, head)) for snapshot, head in reversed(rows)]
+
+    def write(self, batch: PreparedBatch, max_snapshots_per_run: int | None) -> None:
+        for run in batch.runs:
+            self._register(run)
+        for effect in batch.effects:
+            self._advance(effect)
+        for event in batch.events:
+            self._append(event)
+        for snapshot in batch.snapshots:
+            self._save(snapshot, max_snapshots_per_run)
+        for response in batch.responses:
+            self._insert(_RESPONSES, vars(response), verb='REPLACE')
+
+    def _register(self, run: RunRecord) -> None:
+        known = _first(self.find(_RUNS, 'run_id = ?', run.run_id))
+        if known is None:
+            self._insert(_RUNS, vars(run))
+        elif run.registration_id is None or run.registration_id != known.registration_id:
+            raise DuplicateRunError(run.run_id)
+
+    def _advance(self, effect: ToolEffectRecord) -> None:
+        condition = 'run_id = ? AND ledger_key = ?'
+        current = _first(self.find(_EFFECTS, condition, effect.run_id, effect.ledger_key))
+        result = advance(current, effect)
+        if result is not None:
+            seq = current.seq if current else self._number(effect.run_id)
+            self._insert(_EFFECTS, {**vars(result), 'ledger_key': result.ledger_key, 'seq': seq}, verb='REPLACE')
+
+    def _append(self, event: StepEvent) -> None:
+        key = event.idempotency_key
+        if key is None or not self._has('events', 'run_id = ? AND idempotency_key = ?', event.run_id, key):
+            self._insert(_EVENTS, {**vars(event), 'seq': self._number(event.run_id)})
+
+    def _save(self, encoded: EncodedSnapshot, max_snapshots_per_run: int | None) -> None:
+        snapshot, history = encoded.snapshot, encoded.history
+        run_id, key = snapshot.run_id, snapshot.idempotency_key
+        if key is not None and not self._execute(_INSERT_KEY, run_id, key).rowcount:
+            return
+        self._keep(history)
+        seq = self._number(run_id)
+        self._insert(_SNAPSHOTS, {**vars(snapshot), 'seq': seq, 'head': history.head, 'length': history.length})
+        if max_snapshots_per_run is not None:
+            self._execute(_PRUNE, run_id, run_id, _bounded(max_snapshots_per_run - 1), run_id)
+
+    def _keep(self, history: EncodedHistory) -> None:
+        """Store what is new of a history. A link that is here has all its parents here, so the search ends at it."""
+        known = len(history.links)
+        while known and not self._has('history_links', 'digest = ?', history.links[known - 1].digest):
+            known -= 1
+        if not known and history.base is not None and not self._has('history_links', 'digest = ?', history.base):
+            raise HistoryMissingError(STORE, f'the history {history.base.hex()} is not here.')
+        for link in history.links[known:]:
+            self._execute(_INSERT_MESSAGE, link.message.digest, link.message.body)
+            self._execute(_INSERT_LINK, link.digest, link.parent, link.message.digest, link.length)
+
+    def _number(self, run_id: str) -> int:
+        """Take the run's next number."""
+        self._execute(_COUNT, run_id)
+        return self._execute('SELECT next_seq - 1 FROM run_sequences WHERE run_id = ?', run_id).fetchone()[0]
+
+    def _has(self, table: str, condition: str, *parameters: object) -> bool:
+        return self._execute(f'SELECT 1 FROM {table} WHERE {condition}', *parameters).fetchone() is not None
+
+    def _insert(self, table: _Table[Any], values: Mapping[str, object], *, verb: str = 'INSERT') -> None:
+        self._execute(f'{verb} INTO {table.name} {table.row}', *(values[column] for column in table.columns))
+
+    def _execute(self, sql: str, *parameters: object) -> sqlite3.Cursor:
+        return self._cursor.execute(sql, [_stored(value) for value in parameters])
+
+
+# --- statements ---
+
+_INSERT_KEY = 'INSERT OR IGNORE INTO snapshot_idempotency_keys (run_id, idempotency_key) VALUES (?, ?)'
+_INSERT_MESSAGE = 'INSERT OR IGNORE INTO messages (digest, body) VALUES (?, ?)'
+_INSERT_LINK = 'INSERT INTO history_links (digest, parent, message, length) VALUES (?, ?, ?, ?)'
+
+# Not with RETURNING, which SQLite has only since 3.35.
+_COUNT = """
+INSERT INTO run_sequences (run_id, next_seq) VALUES (?, 2)
+ON CONFLICT (run_id) DO UPDATE SET next_seq = next_seq + 1
+"""
+
+# The newest of all is one of the newest N. Where a subquery finds nothing, nothing is pruned or spared by it.
+_PRUNE = """
+DELETE FROM snapshots
+WHERE run_id = ?
+  AND seq < (SELECT seq FROM snapshots WHERE run_id = ? ORDER BY seq DESC LIMIT 1 OFFSET ?)
+  AND seq IS NOT (SELECT seq FROM snapshots WHERE run_id = ? AND state = 'complete' ORDER BY seq DESC LIMIT 1)
+"""
+
+# Every link of the chosen snapshots' histories, once: UNION drops those that the walk has met already.
+_HISTORIES = """
+WITH RECURSIVE walk (digest, parent, message) AS (
+  SELECT digest, parent, message FROM history_links WHERE digest IN (SELECT head FROM snapshots WHERE {})
+  UNION
+  SELECT link.digest, link.parent, link.message FROM walk JOIN history_links AS link ON link.digest = walk.parent
+)
+SELECT walk.digest, walk.parent, walk.message, CAST(messages.body AS BLOB)
+FROM walk LEFT JOIN messages ON messages.digest = walk.message
+"""
+
+
+# --- rows ---
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NUMBERS = frozenset({'seq', 'step_index', 'attempts', 'length'})
+_TIMES = frozenset({'started_at', 'ended_at', 'timestamp'})
+_BYTES = frozenset({'head', 'value', 'body'})
+
+
+@dataclass(frozen=True)
+class _Table(Generic[T]):
+    """A table whose columns have the names of a record's fields."""
+
+    name: str
+    names: str
+    make: Callable[..., T]
+
+    @property
+    def columns(self) -> list[str]:
+        return self.names.split()
+
+    @property
+    def row(self) -> str:
+        return f'({", ".join(self.columns)}) VALUES ({", ".join("?" * len(self.columns))})'
+
+    @property
+    def selection(self) -> str:
+        # As bytes, so that text does not depend on the `text_factory` of the connection.
+        plain = _NUMBERS | _TIMES
+        return ', '.join(column if column in plain else f'CAST({column} AS BLOB)' for column in self.columns)
+
+    def load(self, row: Sequence[Any], encoding: str) -> T:
+        try:
+            pairs = zip(self.columns, row, strict=True)
+            return self.make(**{column: _loaded(column, value, encoding) for column, value in pairs})
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise StoreCorruptionError(STORE, f'a row of {self.name!r} cannot be read: {error}') from error
+
+
+def _effect(*, ledger_key: str, **fields: Any) -> ToolEffectRecord:
+    return ToolEffectRecord(**fields)
+
+
+def _snapshot(*, head: bytes | None, length: int, **fields: Any) -> tuple[ContinuableSnapshot, bytes | None]:
+    return ContinuableSnapshot(messages=[], **fields), head
+
+
+_RUNS = _Table('runs', 'run_id conversation_id parent_run_id agent_name metadata started_at registration_id', RunRecord)
+_EVENTS = _Table(
+    'events',
+    'run_id seq kind step_index timestamp conversation_id parent_run_id agent_name'
+    ' tool_call_id tool_name error metadata idempotency_key',
+    StepEvent,
+)
+_SNAPSHOTS = _Table(
+    'snapshots',
+    'run_id seq step_index state timestamp conversation_id parent_run_id agent_name idempotency_key head length',
+    _snapshot,
+)
+_EFFECTS = _Table(
+    'tool_effects',
+    'run_id ledger_key seq tool_call_id tool_name call_key status step_index attempts holder started_at ended_at'
+    ' idempotency_key effect_summary outcome value error',
+    _effect,
+)
+_RESPONSES = _Table('model_responses', 'run_id key body', ModelResponseRecord)
+
+
+def _stored(value: object) -> object:
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    if isinstance(value, dict):
+        metadata = cast(dict[str, str], value)
+        return json.dumps({escape(key): escape(text) for key, text in metadata.items()}, ensure_ascii=False)
+    return value
+
+
+def _loaded(column: str, stored: Any, encoding: str) -> Any:
+    if stored is None or column in _NUMBERS | _BYTES:
+        return stored
+    if column in _TIMES:
+        return _EPOCH + stored * _MICROSECOND
+    text = stored.decode(encoding)
+    if column == 'metadata':
+        return {unescape(key): unescape(value) for key, value in json.loads(text).items()}
+    return unescape(text)
+
+
+def _bodies(links: Mapping[bytes, tuple[bytes | None, bytes]], head: bytes | None) -> list[bytes]:
+    bodies: list[bytes] = []
+    while head is not None:
+        if head not in links:
+            raise StoreCorruptionError(STORE, f'the history {head.hex()} is missing.')
+        head, body = links[head]
+        bodies.append(body)
+    return bodies[::-1]
+
+
+def _first(records: Sequence[T]) -> T | None:
+    return records[0] if records else None
+
+
+def _bounded(limit: int | None) -> int:
+    """Return a number that SQLite can count to, and that means 'all' for `None`."""
+    return _LARGEST if limit is None else max(0, min(limit, _LARGEST))
