@@ -1,0 +1,62 @@
+"""Step persistence: event log, continuable snapshots, tool-effect ledger, lineage (the step-persistence seed)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness_temporal.history import is_provider_valid
+from harness_temporal.records import (
+    ContinuableSnapshot,
+    EventKind,
+    RunRecord,
+    SnapshotState,
+    StepEvent,
+    ToolEffectRecord,
+    ToolEffectStatus,
+    ToolOutcome,
+)
+from harness_temporal.step_persistence.capability import StepPersistence
+from harness_temporal.step_persistence.context import annotate_tool_effect, tool_idempotency_key
+from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_KEY, OnUnknown, ToolRecovery
+from harness_temporal.step_persistence.events import SnapshotSaved
+from harness_temporal.step_persistence.recovery import RecoveryInspection, inspect_recovery
+from harness_temporal.step_persistence.resume import continue_run, fork_run
+from harness_temporal.stores import InMemoryStepStore, SqliteStepStore, StepStore
+
+if TYPE_CHECKING:
+    from harness_temporal.stores import PostgresStepStore as PostgresStepStore
+
+# Names that need an extra are importable but not in `__all__`: `import *` works without it.
+__all__ = [
+    'UNKNOWN_OUTCOME_METADATA_KEY',
+    'ContinuableSnapshot',
+    'EventKind',
+    'InMemoryStepStore',
+    'OnUnknown',
+    'RecoveryInspection',
+    'RunRecord',
+    'SnapshotSaved',
+    'SnapshotState',
+    'SqliteStepStore',
+    'StepEvent',
+    'StepPersistence',
+    'StepStore',
+    'ToolEffectRecord',
+    'ToolEffectStatus',
+    'ToolOutcome',
+    'ToolRecovery',
+    'annotate_tool_effect',
+    'continue_run',
+    'fork_run',
+    'inspect_recovery',
+    'is_provider_valid',
+    'tool_idempotency_key',
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == 'PostgresStepStore':
+        from harness_temporal.stores import PostgresStepStore
+
+        return PostgresStepStore
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
