@@ -1,0 +1,81 @@
+"""The agents that a worker was given, by the name their activities carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities.abstract import leaf_capabilities
+
+from harness_temporal.errors import ConfigurationError
+from harness_temporal.step_persistence.capability import StepPersistence
+from harness_temporal.temporal.durability import HarnessDurability
+
+
+class AgentRegistry:
+    """Finds an agent and its capabilities."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, AbstractAgent[Any, Any]] = {}
+
+    def add(self, agent: AbstractAgent[Any, Any]) -> HarnessDurability[Any] | None:
+        """Add an agent. Returns its durability, or `None`, having added nothing, if that is not this package's.
+
+        Raises:
+            ConfigurationError: Another agent has the same name: their activities would be mixed up.
+        """
+        durability = HarnessDurability.from_agent(agent)
+        if durability is None:
+            return None
+        if self._agents.setdefault(durability.name, agent) is not agent:
+            raise ConfigurationError(
+                f'Two agents of this worker are named {durability.name!r}; activities are told apart by the name. '
+                'Give each `Agent(name=...)` its own.'
+            )
+        return durability
+
+    def agent(self, name: str) -> AbstractAgent[Any, Any]:
+        """Return the agent of that name.
+
+        Raises:
+            ConfigurationError: There is none.
+        """
+        if name not in self._agents:
+            known = ', '.join(map(repr, self._agents)) or 'none'
+            raise ConfigurationError(
+                f'This worker has no agent named {name!r} (it has: {known}). Pass it in `HarnessPlugin(agents=[...])`.'
+            )
+        return self._agents[name]
+
+    def durability(self, name: str) -> HarnessDurability[Any]:
+        """Return the durability of the agent of that name."""
+        durability = HarnessDurability.from_agent(self.agent(name))
+        assert durability is not None
+        return durability
+
+    def persistence(self, name: str, capability_id: str | None = None) -> StepPersistence[Any]:
+        """Return the agent's `StepPersistence`: the one with that id, or the first.
+
+        Raises:
+            ConfigurationError: There is no such agent or capability.
+        """
+        for capability in leaf_capabilities(self.agent(name).root_capability):
+            if isinstance(capability, StepPersistence) and capability_id in (None, capability.id):
+                return capability
+        wanted = f'`StepPersistence(id={capability_id!r})`' if capability_id else '`StepPersistence`'
+        raise ConfigurationError(f'Agent {name!r} of this worker has no {wanted} among its capabilities.')
+
+    def name_in(self, activity_type: str) -> str:
+        """Return the name of the agent that an activity belongs to.
+
+        Raises:
+            ConfigurationError: It belongs to no agent of this worker.
+        """
+        # The longest, since one name may be the beginning of another.
+        names = [name for name in self._agents if activity_type.startswith(f'agent__{name}__')]
+        if not names:
+            raise ConfigurationError(
+                f'Activity {activity_type!r} belongs to no agent that this worker was given. '
+                'Pass the agent in `HarnessPlugin(agents=[...])`.'
+            )
+        return max(names, key=len)

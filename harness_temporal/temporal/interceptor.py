@@ -1,0 +1,144 @@
+"""Puts the boundaries around a worker's activities, and the parent run's id into what a run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import temporalio.client
+import temporalio.worker
+from temporalio import activity, workflow
+
+from harness_temporal.step_persistence.context import boundaries_ride, current_run_id
+from harness_temporal.temporal.agent_run import worker_agents
+from harness_temporal.temporal.agents import AgentRegistry
+from harness_temporal.temporal.boundaries import Execute, ModelAttempt, ToolAttempt
+from harness_temporal.temporal.headers import parent_run, with_parent_run
+from harness_temporal.temporal.run_context import FRAMES_KEY
+
+
+class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Interceptor):
+    """Knows the agents of a worker."""
+
+    def __init__(self, agents: AgentRegistry) -> None:
+        self.agents = agents
+
+    def intercept_client(self, next: temporalio.client.OutboundInterceptor) -> temporalio.client.OutboundInterceptor:
+        """Put the parent run's id into workflows that a tool starts through a client."""
+        return _ClientOutbound(next)
+
+    def intercept_activity(
+        self, next: temporalio.worker.ActivityInboundInterceptor
+    ) -> temporalio.worker.ActivityInboundInterceptor:
+        """Put the boundaries around activities."""
+        return _ActivityInbound(next, self.agents)
+
+    def workflow_interceptor_class(
+        self, input: temporalio.worker.WorkflowInterceptorClassInput
+    ) -> type[temporalio.worker.WorkflowInboundInterceptor]:
+        """Carry the parent run's id into child workflows and activities, and the worker's agents into workflows."""
+
+        class _WorkerWorkflowInbound(_WorkflowInbound):
+            agents = self.agents
+
+        return _WorkerWorkflowInbound
+
+
+class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
+    def __init__(self, next: temporalio.worker.ActivityInboundInterceptor, agents: AgentRegistry) -> None:
+        super().__init__(next)
+        self._agents = agents
+
+    async def execute_activity(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
+        ride = boundaries_ride.set(True)
+        parent = current_run_id.set(parent_run(input.headers, activity.payload_converter()))
+        try:
+            return await self._within_boundaries(input)
+        finally:
+            current_run_id.reset(parent)
+            boundaries_ride.reset(ride)
+
+    async def _within_boundaries(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
+        async def execute() -> Any:
+            return await self.next.execute_activity(input)
+
+        around: Execute = execute
+        activity_type = activity.info().activity_type
+        # Several `StepPersistence` nest: the first of the agent's list is the outermost.
+        for frame in reversed(_frames(input.args)):
+            params: Any = input.args[0]
+            if 'call' in frame and activity_type.endswith('__call_tool'):
+                around = self._tool_attempt(activity_type, frame, params, around)
+            elif 'request' in frame and activity_type.endswith(('__model_request', '__model_request_stream')):
+                around = self._model_attempt(activity_type, frame, params, around)
+        return await around()
+
+    def _tool_attempt(self, activity_type: str, frame: Mapping[str, Any], params: Any, inner: Execute) -> Execute:
+        agent = self._agents.name_in(activity_type)
+        durability = self._agents.durability(agent)
+        metadata: Mapping[str, Any] = (params.tool_def.metadata if params.tool_def is not None else None) or {}
+        config = metadata.get('temporal')
+        given = (
+            durability.has_retry_policy
+            or any(f'__{toolset_id}__' in activity_type for toolset_id in durability.toolsets_with_retry_policy)
+            or (isinstance(config, Mapping) and 'retry_policy' in config)
+        )
+        persistence = self._agents.persistence(agent, frame['id'])
+        attempt = ToolAttempt.of(persistence, frame, params.tool_args, retry_policy_given=given)
+        return lambda: attempt.execute(inner)
+
+    def _model_attempt(self, activity_type: str, frame: Mapping[str, Any], params: Any, inner: Execute) -> Execute:
+        agent = self._agents.name_in(activity_type)
+        given = self._agents.durability(agent).has_retry_policy
+        persistence = self._agents.persistence(agent, frame['id'])
+        attempt = ModelAttempt.of(persistence, frame, retry_policy_given=given)
+        return lambda: attempt.execute(params.messages, inner)
+
+
+class _WorkflowInbound(temporalio.worker.WorkflowInboundInterceptor):
+    agents: AgentRegistry
+
+    def init(self, outbound: temporalio.worker.WorkflowOutboundInterceptor) -> None:
+        super().init(_WorkflowOutbound(outbound))
+
+    async def execute_workflow(self, input: temporalio.worker.ExecuteWorkflowInput) -> Any:
+        parent = current_run_id.set(parent_run(input.headers, workflow.payload_converter()))
+        agents = worker_agents.set(self.agents)
+        try:
+            return await super().execute_workflow(input)
+        finally:
+            worker_agents.reset(agents)
+            current_run_id.reset(parent)
+
+
+class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):
+    def start_activity(self, input: temporalio.worker.StartActivityInput) -> workflow.ActivityHandle[Any]:
+        # An agent's own activities carry the run in their run context.
+        if not input.activity.startswith('agent__'):
+            input.headers = with_parent_run(input.headers, workflow.payload_converter())
+        return super().start_activity(input)
+
+    def start_local_activity(self, input: temporalio.worker.StartLocalActivityInput) -> workflow.ActivityHandle[Any]:
+        input.headers = with_parent_run(input.headers, workflow.payload_converter())
+        return super().start_local_activity(input)
+
+    async def start_child_workflow(
+        self, input: temporalio.worker.StartChildWorkflowInput
+    ) -> workflow.ChildWorkflowHandle[Any, Any]:
+        input.headers = with_parent_run(input.headers, workflow.payload_converter())
+        return await super().start_child_workflow(input)
+
+
+class _ClientOutbound(temporalio.client.OutboundInterceptor):
+    async def start_workflow(
+        self, input: temporalio.client.StartWorkflowInput
+    ) -> temporalio.client.WorkflowHandle[Any, Any]:
+        if current_run_id.get() is not None:
+            input.headers = with_parent_run(input.headers, activity.payload_converter())
+        return await super().start_workflow(input)
+
+
+def _frames(args: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return the frames in an agent activity's run context; none for any other activity."""
+    context = getattr(args[0], 'serialized_run_context', None) if args else None
+    return context.get(FRAMES_KEY, []) if isinstance(context, dict) else []  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -1,0 +1,125 @@
+"""`HarnessPlugin`: everything a client and a worker need, in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+
+import temporalio.client
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPayloadConverter, PydanticAIPlugin
+from temporalio.worker import ReplayerConfig, WorkerConfig, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from harness_temporal.errors import ConfigurationError, HarnessError, PluginMissingError
+from harness_temporal.temporal.agents import AgentRegistry
+from harness_temporal.temporal.durability import HarnessDurability
+from harness_temporal.temporal.interceptor import BoundaryInterceptor
+from harness_temporal.temporal.snapshots import load_snapshot_activity
+
+_PASSED_THROUGH = ('harness_temporal', 'asyncpg', 'sqlite3', '_sqlite3')
+"""Modules that are the same inside and outside the workflow sandbox; rebuilding them per workflow takes seconds."""
+
+
+_SDK_STICKY_TIMEOUT = timedelta(seconds=10)
+STICKY_TIMEOUT = timedelta(seconds=2)
+"""How long a workflow task waits for the worker that has the workflow in its cache, before any worker may take it. A run
+stands still that long when that worker has died; the SDK's own ten seconds would be most of the wait."""
+
+
+class HarnessPlugin(PydanticAIPlugin):
+    """Client and worker plugin. Give it to `Client.connect`; a worker takes its client's plugins.
+
+    It brings Pydantic AI's data converter, the activities of the agents, the boundaries around them, the sandbox
+    pass-through of this package and of the modules that define the agents, and the failure types that end a workflow
+    instead of leaving its task retrying for ever.
+
+    Args:
+        agents: The agents whose workflows run on the worker. Those that a workflow class lists in
+            `__pydantic_ai_agents__` are found by themselves.
+    """
+
+    def __init__(self, *, agents: Sequence[AbstractAgent[Any, Any]] = ()) -> None:
+        super().__init__()
+        self._agents = tuple(agents)
+        self._registry = AgentRegistry()
+        self._boundaries = BoundaryInterceptor(self._registry)
+
+    def name(self) -> str:
+        """Name the plugin in Temporal's logs."""
+        return 'harness_temporal.HarnessPlugin'
+
+    def configure_client(self, config: temporalio.client.ClientConfig) -> temporalio.client.ClientConfig:
+        """Add the data converter and the client's part of the boundaries."""
+        config = super().configure_client(config)
+        config['interceptors'] = [*(config.get('interceptors') or []), self._boundaries]
+        return config
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Add the agents' activities, the boundaries, the sandbox pass-through and the failure types.
+
+        Raises:
+            PluginMissingError: The worker's client was connected without the plugin.
+            ConfigurationError: An agent has no `HarnessDurability`.
+        """
+        given = cast(dict[str, Any], config)
+        client = cast(dict[str, Any], given['client'].config(active_config=True))
+        if not issubclass(client['data_converter'].payload_converter_class, PydanticAIPayloadConverter):
+            raise PluginMissingError(
+                'The worker has `HarnessPlugin`, but its client was connected without it, so messages would not be '
+                'encoded as agents need. Pass `plugins=[HarnessPlugin(agents=[...])]` to `Client.connect` instead; the '
+                "worker takes its client's plugins."
+            )
+        agents = self._all_agents(given.get('workflows') or ())
+        config = super().configure_worker(config)
+        for agent in self._agents:
+            if HarnessDurability.from_agent(agent) is None:
+                raise ConfigurationError(
+                    f'Agent {agent.name!r} in `HarnessPlugin(agents=...)` has no `HarnessDurability`; add it to the '
+                    "agent's `capabilities`."
+                )
+            config = AgentPlugin(agent).configure_worker(config)
+        load_snapshot = load_snapshot_activity(self._registry)
+        config['activities'] = [*(cast(dict[str, Any], config).get('activities') or ()), load_snapshot]
+        watched = any(isinstance(item, BoundaryInterceptor) for item in client['interceptors'])
+        configured = self._configured(cast(dict[str, Any], config), agents, add_interceptor=not watched)
+        if configured['sticky_queue_schedule_to_start_timeout'] == _SDK_STICKY_TIMEOUT:
+            configured['sticky_queue_schedule_to_start_timeout'] = STICKY_TIMEOUT
+        return cast(WorkerConfig, configured)
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """Give a `Replayer` what the worker has."""
+        agents = self._all_agents(cast(dict[str, Any], config).get('workflows') or ())
+        config = super().configure_replayer(config)
+        return cast(ReplayerConfig, self._configured(cast(dict[str, Any], config), agents, add_interceptor=True))
+
+    def _configured(
+        self, config: dict[str, Any], agents: Sequence[AbstractAgent[Any, Any]], *, add_interceptor: bool
+    ) -> dict[str, Any]:
+        if add_interceptor:
+            config['interceptors'] = [*(config.get('interceptors') or ()), self._boundaries]
+        failures = config.get('workflow_failure_exception_types') or ()
+        config['workflow_failure_exception_types'] = [*failures, HarnessError]
+        config['workflow_runner'] = self._runner(config['workflow_runner'], agents)
+        return config
+
+    def _all_agents(self, workflows: Sequence[type]) -> list[AbstractAgent[Any, Any]]:
+        listed = [
+            cast(AbstractAgent[Any, Any], agent)
+            for workflow_class in workflows
+            for agent in getattr(workflow_class, '__pydantic_ai_agents__', ())
+        ]
+        return list({id(agent): agent for agent in (*self._agents, *listed)}.values())
+
+    def _runner(self, runner: WorkflowRunner, agents: Sequence[AbstractAgent[Any, Any]]) -> WorkflowRunner:
+        modules: list[str] = []
+        for agent in agents:
+            durability = self._registry.add(agent)
+            if durability is not None and durability.defining_module is not None:
+                modules.append(durability.defining_module)
+        if not isinstance(runner, SandboxedWorkflowRunner):
+            return runner
+        passed = runner.restrictions.with_passthrough_modules(*_PASSED_THROUGH, *modules)
+        return replace(runner, restrictions=passed)

@@ -1,0 +1,77 @@
+"""How a worker is configured: by environment variables, so that one image runs anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from pydantic_ai.agent import AbstractAgent
+
+from harness_temporal.errors import ConfigurationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker needs to know."""
+
+    agents: tuple[str, ...]
+    """`HARNESS_AGENTS`: the agents to run, as `module:attribute`, separated by commas."""
+    address: str = 'localhost:7233'
+    """`TEMPORAL_ADDRESS`: host and port of the Temporal frontend."""
+    namespace: str = 'default'
+    """`TEMPORAL_NAMESPACE`."""
+    task_queue: str = 'harness'
+    """`HARNESS_TASK_QUEUE`."""
+    build_id: str = 'dev'
+    """`HARNESS_BUILD_ID`: names this build of the worker. Without one Temporal hashes every module at start-up."""
+    graceful_shutdown: timedelta = timedelta(seconds=30)
+    """`HARNESS_GRACEFUL_SHUTDOWN_SECONDS`: how long running activities may take to finish after SIGTERM."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> WorkerSettings:
+        """Read the settings.
+
+        Raises:
+            ConfigurationError: `HARNESS_AGENTS` is missing, or a number is not one.
+        """
+        agents = tuple(filter(None, (name.strip() for name in environment.get('HARNESS_AGENTS', '').split(','))))
+        if not agents:
+            raise ConfigurationError('Set HARNESS_AGENTS to the agents to run, as `module:attribute`.')
+        seconds = environment.get('HARNESS_GRACEFUL_SHUTDOWN_SECONDS', '30')
+        try:
+            graceful_shutdown = timedelta(seconds=float(seconds))
+        except ValueError as error:
+            raise ConfigurationError(f'HARNESS_GRACEFUL_SHUTDOWN_SECONDS is {seconds!r}, not a number.') from error
+        return cls(
+            agents=agents,
+            address=environment.get('TEMPORAL_ADDRESS', cls.address),
+            namespace=environment.get('TEMPORAL_NAMESPACE', cls.namespace),
+            task_queue=environment.get('HARNESS_TASK_QUEUE', cls.task_queue),
+            build_id=environment.get('HARNESS_BUILD_ID', cls.build_id),
+            graceful_shutdown=graceful_shutdown,
+        )
+
+    def load_agents(self) -> list[AbstractAgent[Any, Any]]:
+        """Import the agents.
+
+        Raises:
+            ConfigurationError: A name does not lead to an agent.
+        """
+        return [_load(name) for name in self.agents]
+
+
+def _load(name: str) -> AbstractAgent[Any, Any]:
+    module, colon, attribute = name.partition(':')
+    if not colon:
+        raise ConfigurationError(f'Agent {name!r} is not written as `module:attribute`.')
+    try:
+        agent: object = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f'Agent {name!r} cannot be loaded: {error}') from error
+    if not isinstance(agent, AbstractAgent):
+        raise ConfigurationError(f'{name!r} is a {type(agent).__name__}, not an agent.')
+    return agent  # pyright: ignore[reportUnknownVariableType]  # its parameters are the user's
