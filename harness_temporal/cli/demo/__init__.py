@@ -1,0 +1,1 @@
+"""The demo: an agent run that survives its worker's death."""
