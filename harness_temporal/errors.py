@@ -130,9 +130,10 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     SnapshotNotFoundError,
     NotStorableError,
     UnknownToolOutcomeError,
+    StoreError,
     StoreLoopError,
     StoreSchemaError,
     StoreCorruptionError,
     HistoryMissingError,
 )
-"""The errors that another attempt cannot mend. Every other error of this package is worth a retry."""
+"""The errors that another attempt cannot mend, each by its exact class. Every other one is worth a retry."""

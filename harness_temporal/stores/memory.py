@@ -162,7 +162,7 @@ class InMemoryStepStore(BaseStepStore):
     async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
         """Return the run's events in order."""
         events = [replace(event) for event in self._events(run_id) if (event.seq or 0) > after]
-        return events if limit is None else events[:limit]
+        return events if limit is None else events[: max(0, limit)]
 
     def _events(self, run_id: str) -> list[StepEvent]:
         run = self._runs.get(run_id)

@@ -1,0 +1,93 @@
+"""What this process believes the database holds, so that it need not ask. The database checks it at every use."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from harness_temporal.records import EncodedHistory, ToolEffectRecord
+
+K = TypeVar('K')
+V = TypeVar('V')
+
+LedgerKey = tuple[str, str]
+"""A run id and a ledger key."""
+
+
+def ledger_key(record: ToolEffectRecord) -> LedgerKey:
+    """Return what names the record's ledger entry."""
+    return record.run_id, record.ledger_key
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """A ledger entry as it was at one revision."""
+
+    record: ToolEffectRecord
+    revision: str
+
+
+class Recent(Generic[K, V]):
+    """A mapping that keeps the `limit` latest entries."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._items: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """Return the value under `key`, which counts as a use."""
+        if key in self._items:
+            self._items.move_to_end(key)
+        return self._items.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value, at the cost of the one that was not used for longest."""
+        self._items[key] = value
+        self._items.move_to_end(key)
+        if len(self._items) > self._limit:
+            self._items.popitem(last=False)
+
+    def drop(self, key: K) -> None:
+        """Forget a value, if there is one."""
+        self._items.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._items.clear()
+
+
+class Beliefs:
+    """The links and ledger entries that this process wrote or read lately."""
+
+    def __init__(self) -> None:
+        self._links = Recent[bytes, bool](32_768)
+        self._entries = Recent[LedgerKey, LedgerEntry](4_096)
+
+    def entry(self, key: LedgerKey) -> LedgerEntry | None:
+        """Return the ledger entry, as far as is known."""
+        return self._entries.get(key)
+
+    def saw_entry(self, entry: LedgerEntry) -> None:
+        """Remember an entry that is in the database. One with a value may be large and will hardly change: not it."""
+        key = ledger_key(entry.record)
+        if entry.record.value is None:
+            self._entries.put(key, entry)
+        else:
+            self._entries.drop(key)
+
+    def known_length(self, history: EncodedHistory) -> int:
+        """Return how many of the history's links are in the database, as far as is known."""
+        count = len(history.links)
+        while count and not self._links.get(history.links[count - 1].digest):
+            count -= 1
+        return count
+
+    def saw_history(self, history: EncodedHistory) -> None:
+        """Remember that all of a history is in the database."""
+        for link in history.links[self.known_length(history) :]:
+            self._links.put(link.digest, True)
+
+    def forget_links(self) -> None:
+        """Start anew after a belief was wrong."""
+        self._links.clear()
