@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 class HarnessError(Exception):
     """Base of every error of this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default calls `__init__` with the message alone.
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(error: type[HarnessError], args: tuple[object, ...], fields: dict[str, object]) -> HarnessError:
+    restored = error.__new__(error, *args)
+    restored.__dict__.update(fields)
+    return restored
+
 
 class ConfigurationError(HarnessError, ValueError):
     """A setting is wrong, or two settings do not go together."""

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -40,6 +41,9 @@ _MESSAGE: TypeAdapter[ModelMessage] = TypeAdapter(
 
 _ESCAPED = b'\x01'
 """First byte of a body whose strings are escaped; a plain body starts with `{`."""
+
+_PLAIN = frozenset({str, int, float, bool, bytes, datetime, type(None)})
+"""Types with nothing inside."""
 
 _KNOWN_GOOD_LIMIT = 16_384
 _known_good: OrderedDict[bytes, None] = OrderedDict()
@@ -79,7 +83,7 @@ def pair_calls(messages: Iterable[ModelMessage]) -> Pairing:
             unanswered.extend(open_calls)
             calls = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
             asked, open_calls = set(calls), dict.fromkeys(calls)
-            repeated.extend(call for call in asked if calls.count(call) > 1)
+            repeated.extend(call for call in open_calls if calls.count(call) > 1)
             continue
         for part in message.parts:
             answered = _answered_call(part)
@@ -115,15 +119,19 @@ def encode_message(message: ModelMessage) -> StoredMessage:
     Raises:
         NotStorableError: Part of the message would read back as something else. The error names the part.
     """
+    message = _translated(message)
     try:
-        body = _encode_escaped(message) if _needs_escape(vars(message)) else _MESSAGE.dump_json(message)
+        # No warnings: whatever they would be about is refused below, because it does not read back.
+        body = _encode_escaped(message) if _needs_escape(message) else _MESSAGE.dump_json(message, warnings=False)
     except PydanticSerializationError:
         body = _encode_escaped(message)
+    except _CollidingKeys:
+        raise NotStorableError(_first_bad_part(message), 'two keys of a mapping are one in JSON.') from None
     stored = stored_message(body)
     if stored.digest in _known_good:
         _known_good.move_to_end(stored.digest)
         return stored
-    if not _reads_back(body) or _colliding_keys(vars(message)):
+    if not _reads_back(body):
         raise NotStorableError(
             _first_bad_part(message), 'its value reads back from JSON as something else than was given.'
         )
@@ -188,10 +196,21 @@ def _answered_call(part: ModelRequestPart) -> str | None:
     return None
 
 
+def _translated(message: ModelMessage) -> ModelMessage:
+    """Return the message with older retry prompts as the parts that they read back as."""
+    if not any(part.part_kind == 'retry-prompt' for part in message.parts):
+        return message
+    read = _MESSAGE.validate_json(_MESSAGE.dump_json(message, warnings=False))
+    parts = [
+        new if old.part_kind == 'retry-prompt' else old for old, new in zip(message.parts, read.parts, strict=True)
+    ]
+    return dataclasses.replace(message, parts=cast(Any, parts))
+
+
 def _reads_back(body: bytes) -> bool:
     plain = body[1:] if body.startswith(_ESCAPED) else body
     try:
-        again = _MESSAGE.dump_json(_MESSAGE.validate_json(plain))
+        again = _MESSAGE.dump_json(_MESSAGE.validate_json(plain), warnings=False)
     except (ValidationError, PydanticSerializationError):
         return False
     # Pydantic AI writes this list, empty, beside a content that is not text yet, and not beside the text it becomes.
@@ -199,43 +218,47 @@ def _reads_back(body: bytes) -> bool:
     return again == plain or again.replace(no_files, b'') == plain.replace(no_files, b'')
 
 
+class _CollidingKeys(Exception):
+    """A mapping has two keys that are one in JSON, such as `1` and `'1'`."""
+
+
 def _needs_escape(value: Any) -> bool:
-    """Whether a plain mapping in `value` has a key that JSON or Pydantic AI would take for something else."""
-    if value is None or isinstance(value, str | int | float | bytes | datetime):
-        return False
+    """Whether a plain mapping in `value` has a key that JSON or Pydantic AI would take for something else.
+
+    Raises:
+        _CollidingKeys: JSON would lose an entry.
+    """
+    unsafe = False
     if isinstance(value, dict):
         mapping = cast(dict[Any, Any], value)
-        return any(map(_is_unsafe_key, mapping)) or any(map(_needs_escape, mapping.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_needs_escape, cast(Sequence[Any], value)))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return any(map(_needs_escape, vars(value).values()))
-    return False
+        unsafe, items = _has_unsafe_key(mapping), cast(Iterable[Any], mapping.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = cast(Iterable[Any], value)
+    else:
+        items = [getattr(value, name) for name in _field_names(cast(type[Any], type(value)))]
+    for item in items:
+        # Every message of a history comes by here at every step, so most values are told by their type alone.
+        if type(item) not in _PLAIN and _needs_escape(item):
+            unsafe = True
+    return unsafe
 
 
-def _is_unsafe_key(key: object) -> bool:
-    return isinstance(key, str) and (key == 'kind' or escape(key) != key)
+def _has_unsafe_key(mapping: dict[Any, Any]) -> bool:
+    if not all(isinstance(key, str) for key in mapping):
+        names = [key if isinstance(key, str) else next(iter(to_jsonable_python({key: 0}))) for key in mapping]
+        if len(set(names)) < len(names):
+            raise _CollidingKeys
+    return any(isinstance(key, str) and (key == 'kind' or escape(key) != key) for key in mapping)
 
 
-def _colliding_keys(value: Any) -> bool:
-    """Whether a plain mapping in `value` has two keys that are one in JSON, such as `1` and `'1'`."""
-    if isinstance(value, dict):
-        mapping = cast(dict[Any, Any], value)
-        if not all(isinstance(key, str) for key in mapping):
-            names = [key if isinstance(key, str) else next(iter(to_jsonable_python({key: 0}))) for key in mapping]
-            if len(set(names)) < len(names):
-                return True
-        return any(map(_colliding_keys, mapping.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_colliding_keys, cast(Iterable[Any], value)))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return any(map(_colliding_keys, vars(value).values()))
-    return False
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(item.name for item in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
 def _encode_escaped(message: ModelMessage) -> bytes:
     try:
-        return _ESCAPED + _MESSAGE.dump_json(cast(ModelMessage, _mapped(message, escape, escape_key)))
+        return _ESCAPED + _MESSAGE.dump_json(cast(ModelMessage, _mapped(message, escape, escape_key)), warnings=False)
     except PydanticSerializationError as error:
         raise NotStorableError(_first_bad_part(message), f'it has no JSON form ({error}).') from error
 
@@ -268,8 +291,9 @@ def _first_bad_part(message: ModelMessage) -> str:
             else ModelResponse(parts=[cast(Any, part)])
         )
         try:
-            good = _reads_back(_MESSAGE.dump_json(alone)) and not _colliding_keys(part)
-        except PydanticSerializationError:
+            _needs_escape(part)
+            good = _reads_back(_MESSAGE.dump_json(alone, warnings=False))
+        except (PydanticSerializationError, _CollidingKeys):
             good = False
         if not good:
             name = getattr(part, 'tool_name', None)

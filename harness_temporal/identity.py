@@ -6,12 +6,13 @@ The formats here are in stores and in Temporal histories for ever; `tests/unit/t
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from harness_temporal.errors import InvalidRunIdError, MissingRunIdError
 
@@ -88,9 +89,12 @@ def tool_call_key(
     run that was reset and took another turn does not meet the outcome of a call it never made. `occurrence` counts the
     executions of one call in one step, as after an approval.
     """
-    digest = hashlib.sha256(
-        to_json([run_id, step_index, tool_call_id, tool_name, occurrence, _sorted(arguments)], fallback=repr)
-    )
+    parts = [run_id, step_index, tool_call_id, tool_name, occurrence, _sorted(arguments)]
+    try:
+        encoded = to_json(parts, fallback=repr)
+    except PydanticSerializationError:  # bytes that are no text, and lone surrogates
+        encoded = json.dumps(parts, default=repr).encode()
+    digest = hashlib.sha256(encoded)
     return f'call-{digest.hexdigest()[:40]}'
 
 

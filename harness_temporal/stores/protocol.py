@@ -37,8 +37,10 @@ class StepStore(Protocol):
         """Write all records of one moment in one transaction: all of them, or none.
 
         - A `RunRecord` is inserted. The same run again with the same `registration_id` changes nothing.
-        - Events, snapshots and new ledger entries get the run's next sequence numbers, in the order of the batch.
-        - An event or snapshot whose idempotency key the run has seen is dropped, also after its snapshot was pruned.
+        - New ledger entries, then events, then snapshots get the run's next sequence numbers. The run need not be
+          registered.
+        - An event or snapshot whose idempotency key the run has seen is dropped, also after its snapshot was pruned. It
+          takes no number, and its history need not be here.
         - A ledger entry goes through `ledger.advance`.
         - Messages are stored before the snapshot that refers to them can be seen.
         - Snapshots beyond `max_snapshots_per_run` are pruned: kept are the newest N, the newest of all, and the newest
@@ -81,7 +83,7 @@ class StepStore(Protocol):
         ...
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        """Return the newest ledger entry with this tool call id."""
+        """Return the ledger entry with this tool call id; of several, the one that was first recorded last."""
         ...
 
     async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
@@ -113,7 +115,7 @@ class StepStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release what the store itself opened."""
+        """Release what the store itself opened. A second call does nothing."""
         ...
 
 

@@ -25,8 +25,8 @@ _PASSED_THROUGH = ('harness_temporal', 'asyncpg', 'sqlite3', '_sqlite3')
 
 _SDK_STICKY_TIMEOUT = timedelta(seconds=10)
 STICKY_TIMEOUT = timedelta(seconds=2)
-"""How long a workflow task waits for the worker that has the workflow in its cache, before any worker may take it. A run
-stands still that long when that worker has died; the SDK's own ten seconds would be most of the wait."""
+"""How long a workflow task waits for the worker that has the workflow in its cache, before any worker may take it. A
+run stands still that long when that worker has died; the SDK's own ten seconds would be most of the wait."""
 
 
 class HarnessPlugin(PydanticAIPlugin):

@@ -1,0 +1,33 @@
+"""Services that tests of several folders share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
+from typing import NoReturn
+
+import pytest
+
+from tests.postgres_server import postgres_dsn
+
+
+def missing_service(reason: str) -> NoReturn:
+    """Skip, where a laptop has no such service; fail, where it was promised."""
+    if os.environ.get('REQUIRE_ALL_BACKENDS') == '1':
+        pytest.fail(f'REQUIRE_ALL_BACKENDS is set: {reason}')
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope='session')
+def postgres() -> Iterator[str]:
+    """Yield the DSN of one server for the session, or for the worker of `pytest-xdist`."""
+    if find_spec('asyncpg') is None:
+        missing_service('asyncpg is not installed')
+    with ExitStack() as stack:
+        try:
+            dsn = stack.enter_context(postgres_dsn())
+        except (RuntimeError, OSError) as error:
+            missing_service(f'no PostgreSQL: {error}')
+        yield dsn

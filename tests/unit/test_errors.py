@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from harness_temporal import errors
+from harness_temporal.errors import (
+    PERMANENT_ERRORS,
+    ConfigurationError,
+    DuplicateRunError,
+    HarnessError,
+    HistoryMissingError,
+    InvalidRunIdError,
+    MissingRunIdError,
+    NotStorableError,
+    PluginMissingError,
+    SnapshotNotFoundError,
+    StoreCorruptionError,
+    StoreError,
+    StoreLoopError,
+    StoreSchemaError,
+    StoreUnavailableError,
+    ToolEffectConflictError,
+    UnknownToolOutcomeError,
+)
+from harness_temporal.testing.samples import a_start
+
+CLASSES: list[type[HarnessError]] = [
+    value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, HarnessError)
+]
+INSTANCES: list[HarnessError] = [
+    ConfigurationError('wrong'),
+    PluginMissingError('missing'),
+    InvalidRunIdError('../x', 'no.'),
+    MissingRunIdError('none'),
+    DuplicateRunError('run-1'),
+    SnapshotNotFoundError('run-1', include_interrupted=False),
+    NotStorableError('Part 0', 'no.'),
+    ToolEffectConflictError(a_start()),
+    UnknownToolOutcomeError(a_start()),
+    StoreError('Store', 'broken'),
+    StoreUnavailableError('Store', 'busy'),
+    StoreLoopError('Store', 'loop'),
+    StoreSchemaError('Store', 'schema'),
+    StoreCorruptionError('Store', 'gone'),
+    HistoryMissingError('Store', 'gone'),
+]
+
+
+def test_every_error_of_the_module_is_tried_here() -> None:
+    assert {type(error) for error in INSTANCES} == {*CLASSES} - {HarnessError}
+
+
+@pytest.mark.parametrize(
+    ('error', 'base'),
+    [
+        (ConfigurationError, ValueError),
+        (PluginMissingError, ConfigurationError),
+        (InvalidRunIdError, ValueError),
+        (MissingRunIdError, RuntimeError),
+        (DuplicateRunError, ValueError),
+        (SnapshotNotFoundError, LookupError),
+        (NotStorableError, ValueError),
+        (StoreUnavailableError, StoreError),
+        (StoreLoopError, StoreError),
+        (StoreSchemaError, StoreError),
+        (StoreCorruptionError, StoreError),
+        (HistoryMissingError, StoreCorruptionError),
+    ],
+)
+def test_error_is_caught_by_code_for_its_base(error: type[Exception], base: type[Exception]) -> None:
+    assert issubclass(error, base)
+    assert issubclass(error, HarnessError)
+
+
+def test_no_error_is_caught_by_accident_as_a_lookup_or_key_error() -> None:
+    assert [error for error in CLASSES if issubclass(error, LookupError)] == [SnapshotNotFoundError]
+    assert [error for error in CLASSES if issubclass(error, OSError | TypeError | AssertionError)] == []
+
+
+def test_errors_carry_what_a_handler_needs() -> None:
+    current = a_start()
+    found: dict[str, Any] = {
+        type(error).__name__: {name: value for name, value in vars(error).items() if not name.startswith('_')}
+        for error in INSTANCES
+    }
+    store = {'store': 'Store'}
+    assert found == {
+        'ConfigurationError': {},
+        'PluginMissingError': {},
+        'InvalidRunIdError': {'run_id': '../x'},
+        'MissingRunIdError': {},
+        'DuplicateRunError': {'run_id': 'run-1'},
+        'SnapshotNotFoundError': {'run_id': 'run-1'},
+        'NotStorableError': {'part': 'Part 0'},
+        'ToolEffectConflictError': {'current': current},
+        'UnknownToolOutcomeError': {'run_id': 'run-1', 'tool_call_id': 'call-1'},
+        'StoreError': store,
+        'StoreUnavailableError': store,
+        'StoreLoopError': store,
+        'StoreSchemaError': store,
+        'StoreCorruptionError': store,
+        'HistoryMissingError': store,
+    }
+
+
+def test_messages_say_what_to_do() -> None:
+    assert 'conversation_id=' in str(DuplicateRunError('run-1'))
+    assert 'include_interrupted=True' in str(SnapshotNotFoundError('run-1', include_interrupted=False))
+    assert 'include_interrupted' not in str(SnapshotNotFoundError('run-1', include_interrupted=True))
+    assert 'Check the outside system' in str(UnknownToolOutcomeError(a_start()))
+    assert str(StoreError('Store', 'broken')) == 'Store: broken'
+
+
+@pytest.mark.parametrize('error', INSTANCES, ids=lambda error: type(error).__name__)
+def test_message_of_an_error_can_be_encoded(error: HarnessError) -> None:
+    assert str(error)
+    str(error).encode()
+
+
+def test_message_of_a_run_id_with_lone_surrogates_can_be_encoded() -> None:
+    str(InvalidRunIdError('\ud800' * 300, 'no.')).encode()
+    str(DuplicateRunError('\ud800')).encode()
+
+
+def test_errors_that_another_attempt_cannot_mend_are_all_but_these() -> None:
+    # By exact class: `StoreUnavailableError` derives from one that is permanent.
+    retried = {HarnessError, StoreUnavailableError, ToolEffectConflictError}
+    assert {*PERMANENT_ERRORS} == {*CLASSES} - retried
+    assert len(PERMANENT_ERRORS) == len({*PERMANENT_ERRORS})
+
+
+@pytest.mark.parametrize('error', INSTANCES, ids=lambda error: type(error).__name__)
+def test_error_survives_another_process(error: HarnessError) -> None:
+    read = pickle.loads(pickle.dumps(error))
+    assert type(read) is type(error)
+    assert str(read) == str(error)
+    assert vars(read) == vars(error)
