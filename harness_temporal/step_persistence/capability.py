@@ -23,7 +23,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 
-from harness_temporal.errors import UnknownToolOutcomeError
+from harness_temporal.errors import NotStorableError, UnknownToolOutcomeError
 from harness_temporal.history import has_response, is_provider_valid, snapshot_state
 from harness_temporal.identity import resolve_run_id
 from harness_temporal.records import ToolEffectRecord
@@ -159,9 +159,19 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
         if isinstance(error, Exception | anyio.get_cancelled_exc_class()):
             # A cancelled run's scope would cancel these writes too.
             with anyio.CancelScope(shield=True):
-                live = self._running.live
-                await self._end(ctx, 'run_failed', live if has_response(live) else None, error=error_text(error))
+                try:
+                    await self._fail(ctx, error)
+                except Exception as failure:
+                    raise failure from error
         raise error
+
+    async def _fail(self, ctx: RunContext[AgentDepsT], error: BaseException) -> None:
+        live, text = self._running.live, error_text(error)
+        try:
+            await self._end(ctx, 'run_failed', live if has_response(live) else None, error=text)
+        except NotStorableError as refused:
+            # The end is told all the same; earlier snapshots are there.
+            await self._end(ctx, 'run_failed', None, error=f'{text}; its history was not saved: {refused}')
 
     async def before_node_run(
         self, ctx: RunContext[AgentDepsT], *, node: AgentNode[AgentDepsT]

@@ -19,6 +19,7 @@ from harness_temporal.errors import (
     ConfigurationError,
     DuplicateRunError,
     InvalidRunIdError,
+    NotStorableError,
     SnapshotNotFoundError,
     UnknownToolOutcomeError,
 )
@@ -157,6 +158,41 @@ async def test_an_error_before_the_first_response_leaves_nothing_to_continue(sto
     assert isinstance(caught.value, LookupError)
     with pytest.raises(SnapshotNotFoundError):
         await continue_run(store, run_id=run_id, include_interrupted=True)
+
+
+async def test_a_history_that_cannot_be_stored_fails_the_run_and_its_end_is_told(store: InMemoryStepStore) -> None:
+    agent = agent_with(store, [call('look', 'a')], [call('handle', 'b')], 'done')
+
+    @agent.tool_plain
+    async def look() -> str:
+        return 'seen'
+
+    @agent.tool_plain
+    async def handle() -> Any:
+        return {'handle': object()}
+
+    with pytest.raises(NotStorableError, match="tool-return of 'handle'"):
+        await agent.run('go')
+    run_id = await the_run(store)
+    ended = (await store.list_events(run_id=run_id))[-1]
+    assert ended.kind == 'run_failed'
+    assert 'NotStorableError' in (ended.error or '')
+    assert len(await continue_run(store, run_id=run_id)) == 3, 'what was settled before is there'
+
+
+async def test_the_end_of_a_run_is_told_although_its_history_cannot_be_stored(store: InMemoryStepStore) -> None:
+    agent = agent_with(store, Fails())
+    history: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart('hello')]),
+        ModelResponse(parts=[call('handle')]),
+        ModelRequest(parts=[ToolReturnPart('handle', {'handle': object()}, 'call-1')]),
+        ModelResponse(parts=[TextPart('hi')]),
+    ]
+    with pytest.raises(RuntimeError, match='the model is down'):
+        await agent.run('go', message_history=history)
+    ended = (await store.list_events(run_id=await the_run(store)))[-1]
+    assert ended.kind == 'run_failed'
+    assert 'its history was not saved' in (ended.error or '')
 
 
 async def test_capture_frontier_keeps_the_prompt_of_a_failed_first_request(store: InMemoryStepStore) -> None:
