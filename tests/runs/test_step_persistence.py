@@ -185,7 +185,7 @@ async def test_the_end_of_a_run_is_told_although_its_history_cannot_be_stored(st
     history: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart('hello')]),
         ModelResponse(parts=[call('handle')]),
-        ModelRequest(parts=[ToolReturnPart('handle', {'handle': object()}, 'call-1')]),
+        ModelRequest(parts=[ToolReturnPart('handle', {1: 'a', '1': 'b'}, 'call-1')]),
         ModelResponse(parts=[TextPart('hi')]),
     ]
     with pytest.raises(RuntimeError, match='the model is down'):
