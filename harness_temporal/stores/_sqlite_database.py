@@ -7,19 +7,22 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from harness_temporal.errors import (
     ConfigurationError,
+    HarnessError,
     NotStorableError,
     StoreCorruptionError,
     StoreError,
@@ -28,6 +31,7 @@ from harness_temporal.errors import (
 )
 
 T = TypeVar('T')
+Work: TypeAlias = Callable[[sqlite3.Cursor, str], T]
 STORE = 'SqliteStepStore'
 _MEMORY = ':memory:'
 _BUSY_SECONDS = 30.0
@@ -50,6 +54,16 @@ _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQL
 _creating = threading.Lock()
 
 
+@dataclass(eq=False)
+class _Write:
+    """A write that waits for its turn, and then how it went."""
+
+    work: Work[None]
+    durable: bool
+    done: bool = False
+    error: Exception | None = None
+
+
 class SqliteDatabase:
     """Runs one transaction at a time in a worker thread, on a file of its own or on a given connection."""
 
@@ -65,14 +79,32 @@ class SqliteDatabase:
         self._ready = False
         self._closed = False
         self._lock = threading.Lock()
+        self._waiting: deque[_Write] = deque()
         # Callers wait for their turn in the event loop, so that they take no threads from its other users.
         self._turn = RunVar[CapacityLimiter]('turn')
 
-    async def run(
-        self, work: Callable[[sqlite3.Cursor, str], T], *, write: bool = False, synchronous: str = 'NORMAL'
-    ) -> T:
+    async def read(self, work: Work[T]) -> T:
         """Run `work` in one transaction. It gets a cursor of plain tuples and the encoding of text read as bytes."""
-        return await to_thread.run_sync(self._run, work, write, synchronous, limiter=self._limiter())
+        return await to_thread.run_sync(self._read, work, limiter=self._limiter())
+
+    async def write(self, work: Work[None], *, durable: bool) -> None:
+        """Run `work` as a whole or not at all, on disk with `durable` when it returns.
+
+        Writes that wait at the same time share a transaction, so that what happens in parallel is flushed once.
+        """
+        write = _Write(work, durable)
+        self._waiting.append(write)
+        try:
+            async with self._limiter():
+                if not write.done:
+                    # The turn is this caller's; the thread needs none.
+                    await to_thread.run_sync(self._write_waiting, limiter=CapacityLimiter(1))
+        except BaseException:
+            with suppress(ValueError):
+                self._waiting.remove(write)
+            raise
+        if write.error is not None:
+            raise write.error
 
     async def aclose(self) -> None:
         """Close for good; a given connection stays open."""
@@ -85,14 +117,41 @@ class SqliteDatabase:
             self._turn.set(limiter)
         return limiter
 
-    def _run(self, work: Callable[[sqlite3.Cursor, str], T], write: bool, synchronous: str) -> T:
-        with self._lock, _mapped_errors(self._path):
-            connection = self._opened()
-            if write and self._path is not None and synchronous != self._synchronous:
-                connection.execute(f'PRAGMA synchronous = {synchronous}')
-                self._synchronous = synchronous
-            with _transaction(connection, write=write) as cursor:
-                return work(cursor, self._encoding)
+    def _read(self, work: Work[T]) -> T:
+        with self._lock, _mapped_errors(self._path), _transaction(self._opened(), write=False) as cursor:
+            return work(cursor, self._encoding)
+
+    def _write_waiting(self) -> None:
+        with self._lock:
+            group: list[_Write] = []
+            while self._waiting:
+                group.append(self._waiting.popleft())
+            if not group:
+                return
+            try:
+                with _mapped_errors(self._path):
+                    self._write_group(group)
+            except Exception as error:  # noqa: BLE001  # every caller of the group raises it
+                for write in group:
+                    write.error = error
+            for write in group:
+                write.done = True
+
+    def _write_group(self, group: Sequence[_Write]) -> None:
+        connection = self._opened()
+        synchronous = 'FULL' if any(write.durable for write in group) else 'NORMAL'
+        if self._path is not None and synchronous != self._synchronous:
+            connection.execute(f'PRAGMA synchronous = {synchronous}')
+            self._synchronous = synchronous
+        with _transaction(connection, write=True):
+            for write in group:
+                try:
+                    with _mapped_errors(self._path), _transaction(connection, write=True) as cursor:
+                        write.work(cursor, self._encoding)
+                except HarnessError as error:
+                    if not connection.in_transaction:
+                        raise
+                    write.error = error
 
     def _opened(self) -> sqlite3.Connection:
         if self._closed:

@@ -34,8 +34,8 @@ class SqliteStepStore(BaseStepStore):
     """Keeps everything in one SQLite database. Nothing touches the disk until the first use.
 
     One store may serve many threads and event loops, and many processes may share the file. The work is done in
-    worker threads, one transaction at a time. A call that is cancelled while its thread works may have been written,
-    but never in part.
+    worker threads, one transaction at a time; commits that wait at the same time share one. A call that is cancelled
+    while its thread works may have been written, but never in part.
 
     Batches with a tool effect are on disk when `commit` returns, whatever happens to the machine. The others survive
     the death of the process; the last of them may be lost with the machine's power.
@@ -68,10 +68,9 @@ class SqliteStepStore(BaseStepStore):
 
     async def _write(self, batch: PreparedBatch) -> None:
         # A power loss that took back a tool's start would let the tool run twice; any other loss is a step back.
-        await self._database.run(
+        await self._database.write(
             lambda cursor, encoding: _Session(cursor, encoding).write(batch, self.max_snapshots_per_run),
-            write=True,
-            synchronous='FULL' if batch.effects else 'NORMAL',
+            durable=bool(batch.effects),
         )
 
     async def get_run(self, *, run_id: str) -> RunRecord | None:
@@ -92,7 +91,7 @@ class SqliteStepStore(BaseStepStore):
     async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
         state = '' if include_interrupted else "AND state = 'complete'"
         condition = f'run_id = ? {state} ORDER BY seq DESC LIMIT ?'
-        return await self._database.run(
+        return await self._database.read(
             lambda cursor, encoding: _Session(cursor, encoding).snapshots(condition, run_id, _bounded(newest))
         )
 
@@ -110,7 +109,7 @@ class SqliteStepStore(BaseStepStore):
         return _first(await self._find(_RESPONSES, 'run_id = ? AND key = ?', run_id, key))
 
     async def _find(self, table: _Table[T], condition: str, *parameters: object) -> list[T]:
-        return await self._database.run(
+        return await self._database.read(
             lambda cursor, encoding: _Session(cursor, encoding).find(table, condition, *parameters)
         )
 
