@@ -184,6 +184,11 @@ class Connections:
         except TimeoutError as error:
             why = f'the {pool.get_max_size()} of the pool are busy, or the server does not answer'
             raise self._no_connection(why) from error
+        except ValueError as error:
+            # What asyncpg reads out of a DSN, like its port, it does not wrap in an error of its own.
+            if isinstance(error, asyncpg.InterfaceError):
+                raise
+            raise ConfigurationError(f'`{STORE}` cannot use its `dsn`: {error}.') from error
         try:
             yield connection
         finally:

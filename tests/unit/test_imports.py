@@ -1,0 +1,46 @@
+"""What works where no extra is installed, in processes that cannot import the extras' packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+EXTRAS = ['asyncpg', 'pymongo', 'boto3', 'typer', 'rich']
+
+
+def run_without(packages: list[str], code: str) -> str:
+    """Run a program and return what it prints. Warnings are errors."""
+    hidden = f'import sys\nsys.modules.update(dict.fromkeys({packages!r}))\n'
+    command = [sys.executable, '-W', 'error', '-c', hidden + code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_public_names_can_be_imported_without_any_extra() -> None:
+    code = """
+import harness_temporal
+from harness_temporal import *
+from harness_temporal.stores import *
+from harness_temporal.step_persistence import *
+import harness_temporal.cli
+import harness_temporal.stores.postgres
+from harness_temporal.stores import PostgresStepStore
+from harness_temporal.step_persistence import PostgresStepStore
+print(*sorted(name for name in globals() if name.endswith('Store')))
+"""
+    stores = ['InMemoryStepStore', 'PostgresStepStore', 'SqliteStepStore', 'StepStore']
+    assert set(stores) <= set(run_without(EXTRAS, code).split())
+
+
+def test_store_without_its_driver_says_which_extra_to_install() -> None:
+    code = """
+from harness_temporal.errors import ConfigurationError
+from harness_temporal.stores.postgres import PostgresStepStore
+try:
+    PostgresStepStore('postgresql://localhost/runs')
+except ConfigurationError as error:
+    print(error)
+"""
+    message = "`PostgresStepStore` needs asyncpg: install 'harness-temporal[postgres]'."
+    assert run_without(['asyncpg'], code).strip() == message
