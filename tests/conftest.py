@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.mongo_server import mongo_url
 from tests.postgres_server import postgres_dsn
 
 
@@ -31,3 +32,16 @@ def postgres() -> Iterator[str]:
         except (RuntimeError, OSError) as error:
             missing_service(f'no PostgreSQL: {error}')
         yield dsn
+
+
+@pytest.fixture(scope='session')
+def mongo() -> Iterator[str]:
+    """Yield the URL of one server for the session, or for the worker of `pytest-xdist`."""
+    if find_spec('pymongo') is None:
+        missing_service('pymongo is not installed')
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(mongo_url())
+        except (RuntimeError, OSError) as error:
+            missing_service(f'no MongoDB: {error}')
+        yield url

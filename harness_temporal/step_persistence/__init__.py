@@ -21,9 +21,10 @@ from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_K
 from harness_temporal.step_persistence.events import SnapshotSaved
 from harness_temporal.step_persistence.recovery import RecoveryInspection, inspect_recovery
 from harness_temporal.step_persistence.resume import continue_run, fork_run
-from harness_temporal.stores import InMemoryStepStore, SqliteStepStore, StepStore
+from harness_temporal.stores import FileStepStore, InMemoryStepStore, SqliteStepStore, StepStore
 
 if TYPE_CHECKING:
+    from harness_temporal.stores import MongoStepStore as MongoStepStore
     from harness_temporal.stores import PostgresStepStore as PostgresStepStore
 
 # Names that need an extra are importable but not in `__all__`: `import *` works without it.
@@ -31,6 +32,7 @@ __all__ = [
     'UNKNOWN_OUTCOME_METADATA_KEY',
     'ContinuableSnapshot',
     'EventKind',
+    'FileStepStore',
     'InMemoryStepStore',
     'OnUnknown',
     'RecoveryInspection',
@@ -59,4 +61,8 @@ def __getattr__(name: str) -> object:
         from harness_temporal.stores import PostgresStepStore
 
         return PostgresStepStore
+    if name == 'MongoStepStore':
+        from harness_temporal.stores import MongoStepStore
+
+        return MongoStepStore
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

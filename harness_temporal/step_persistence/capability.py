@@ -77,15 +77,20 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
         *,
         backend: str = 'memory',
         database: str | None = None,
+        directory: str | None = None,
         max_snapshots_per_run: int | None = None,
         **settings: Any,
     ) -> StepPersistence[Any]:
-        """Build one from a serialized spec: `backend` is `memory` or `sqlite` (with `database`).
+        """Build one from a serialized spec.
+
+        `backend` is `memory`, `file` (with `directory`) or `sqlite` (with `database`).
 
         Raises:
             ConfigurationError: The backend is unknown, or its settings do not fit.
         """
-        store = store_from_spec(backend, database=database, max_snapshots_per_run=max_snapshots_per_run)
+        store = store_from_spec(
+            backend, database=database, directory=directory, max_snapshots_per_run=max_snapshots_per_run
+        )
         return StepPersistence[Any](store=store, **settings)
 
     def compaction_transcript_handle(self) -> str | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness_temporal.stores.file import FileStepStore
 from harness_temporal.stores.memory import InMemoryStepStore
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, StepStore
 from harness_temporal.stores.sqlite import SqliteStepStore
 
 if TYPE_CHECKING:
+    from harness_temporal.stores.mongo import MongoStepStore as MongoStepStore
     from harness_temporal.stores.postgres import PostgresStepStore as PostgresStepStore
 
 # Names that need an extra are importable but not in `__all__`: `import *` works without it.
 __all__ = [
     'BaseStepStore',
+    'FileStepStore',
     'InMemoryStepStore',
     'PreparedBatch',
     'SnapshotRow',
@@ -27,4 +30,8 @@ def __getattr__(name: str) -> object:
         from harness_temporal.stores.postgres import PostgresStepStore
 
         return PostgresStepStore
+    if name == 'MongoStepStore':
+        from harness_temporal.stores.mongo import MongoStepStore
+
+        return MongoStepStore
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

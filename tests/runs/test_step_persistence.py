@@ -25,6 +25,7 @@ from harness_temporal.errors import (
 )
 from harness_temporal.records import ToolEffectRecord
 from harness_temporal.step_persistence import (
+    FileStepStore,
     InMemoryStepStore,
     SnapshotSaved,
     SqliteStepStore,
@@ -614,9 +615,23 @@ def test_from_spec_builds_the_named_store(tmp_path: Any) -> None:
     )
     assert isinstance(capability.store, SqliteStepStore)
     assert (capability.store.max_snapshots_per_run, capability.agent_name) == (3, 'x')
+    capability = StepPersistence.from_spec(backend='file', directory=str(tmp_path / 'runs'), max_snapshots_per_run=3)
+    assert isinstance(capability.store, FileStepStore)
+    assert capability.store.max_snapshots_per_run == 3
 
 
-@pytest.mark.parametrize('spec', [{'backend': 'redis'}, {'backend': 'sqlite'}, {'database': 'x.db'}])
+@pytest.mark.parametrize(
+    'spec',
+    [
+        {'backend': 'redis'},
+        {'backend': 'sqlite'},
+        {'backend': 'file'},
+        {'database': 'x.db'},
+        {'directory': 'runs'},
+        {'backend': 'sqlite', 'database': 'x.db', 'directory': 'runs'},
+        {'backend': 'file', 'database': 'x.db', 'directory': 'runs'},
+    ],
+)
 def test_from_spec_refuses_what_it_cannot_build(spec: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         StepPersistence.from_spec(**spec)

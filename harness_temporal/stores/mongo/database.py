@@ -1,0 +1,302 @@
+"""The database: its client, its transactions, and what its errors mean. Of this package only this module and `indexes`
+need pymongo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymongo
+from bson.codec_options import CodecOptions
+from bson.errors import BSONError
+from pymongo import AsyncMongoClient, DeleteMany, InsertOne, ReadPreference, ReplaceOne, ReturnDocument, UpdateOne
+from pymongo import errors as mongo
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from harness_temporal.errors import (
+    ConfigurationError,
+    HarnessError,
+    NotStorableError,
+    StoreError,
+    StoreLoopError,
+    StoreSchemaError,
+    StoreUnavailableError,
+)
+from harness_temporal.stores.mongo.documents import STORE, Document
+from harness_temporal.stores.mongo.indexes import INDEXES, WITHOUT_INDEX
+from harness_temporal.stores.mongo.plan import Plan
+
+_INDEX_TIMEOUT = 600.0
+"""Seconds for the indexes, which take long where the collections are full. A build that is cut off starts anew."""
+_COMMITS = 5
+"""How often a commit is sent whose answer is lost."""
+_OLDEST_WIRE_VERSION = 13
+"""MongoDB 5.0: the first that reads from a snapshot outside of a transaction."""
+_ORDER_OF_RUNS = '/runs'
+"""The counter that says which run was registered before which. No run id has a slash."""
+
+_SNAPSHOT = ReadConcern('snapshot')
+_MAJORITY = WriteConcern('majority')
+_DUPLICATE_KEY = 11000
+_NOT_ALLOWED = (13, 18, 8000)
+_OTHER_INDEX = (67, 85, 86)
+_TOO_LARGE = (10334, 17280, 17419, 17420)
+
+
+class Database:
+    """One database of a client. Belongs to one event loop; nothing is sent before the first use."""
+
+    def __init__(self, client: AsyncMongoClient[Any] | None, db_url: str | None, name: str, *, timeout: float) -> None:
+        if (client is None) == (db_url is None):
+            raise ConfigurationError(f'`{STORE}` needs either `client` or `db_url`.')
+        if timeout <= 0:
+            raise ConfigurationError(f'`timeout` must be more than 0, got {timeout}.')
+        self._db_url = db_url
+        self._client: AsyncMongoClient[Any] | None = client
+        self._name = name
+        self._timeout = timeout
+        self._opened: AsyncDatabase[Document] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening = asyncio.Lock()
+        self._has_indexes = False
+        self._is_closed = False
+
+    async def aclose(self) -> None:
+        """Close for good; a given client stays open."""
+        if self._db_url is not None and self._client is not None and not self._is_closed:
+            self._check_usable()
+            with _translated(self._timeout):
+                await self._client.close()
+        self._is_closed = True
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        fields: Sequence[str] | None = None,
+        sort: Mapping[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[Document]:
+        """Return documents as they were at one moment, after every write that was acknowledged."""
+        if limit is not None and limit <= 0:
+            return []
+        with _translated(self._timeout):
+            found = (await self._open())[collection]
+            # More than a server counts to is as good as no limit.
+            bounded = limit if limit is not None and limit < 2**31 else 0
+            cursor = found.find(query, projection=fields, sort=sort, limit=bounded)
+            return await cursor.to_list()
+
+    async def add(self, collection: str, documents: Sequence[Document]) -> None:
+        """Insert the documents that are not there. Unlike `commit` it may insert some and fail."""
+        if not documents:
+            return
+        with _translated(self._timeout):
+            target = (await self._open()).get_collection(collection)
+            try:
+                await target.insert_many(documents, ordered=False)
+            except mongo.BulkWriteError as error:
+                if _codes(error) != {_DUPLICATE_KEY}:
+                    raise
+
+    async def draw_registrations(self, count: int) -> int:
+        """Return the first of `count` numbers that nobody else gets. Later ones are larger."""
+        with _translated(self._timeout):
+            counters = (await self._open())['counters']
+            drawn = await counters.find_one_and_update(
+                {'_id': _ORDER_OF_RUNS},
+                {'$inc': {'next_seq': count}},
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        return drawn['next_seq'] - count + 1 if drawn else 1
+
+    async def make_indexes(self) -> None:
+        """Make what the first write needs. Safe when many processes do it at once."""
+        if self._has_indexes:
+            return
+        with _translated(self._timeout):
+            database = await self._open()
+        with _translated(_INDEX_TIMEOUT):
+            async with self._opening:
+                if self._has_indexes:
+                    return
+                for collection, indexes in INDEXES.items():
+                    await self._make(database[collection], indexes)
+                present = await database.list_collection_names()
+                for collection in WITHOUT_INDEX:
+                    if collection not in present:
+                        await _create(database, collection)
+                self._has_indexes = True
+
+    async def commit(self, plan: Plan) -> bool:
+        """Make a plan's changes in one transaction; false, and none of them, if another writer was faster."""
+        with _translated(self._timeout):
+            database = await self._open()
+            async with database.client.start_session(causal_consistency=False) as session:
+                try:
+                    await session.start_transaction(_SNAPSHOT, _MAJORITY, ReadPreference.PRIMARY)
+                    # What leaves this block without a commit is rolled back with the end of the session.
+                    return await _apply(database, plan, session) and await _commit(session)
+                except (mongo.OperationFailure, mongo.ConnectionFailure) as error:
+                    if not _lost_a_race(error):
+                        raise
+                    return False
+
+    async def _open(self) -> AsyncDatabase[Document]:
+        self._check_usable()
+        if self._opened is not None:
+            return self._opened
+        client: AsyncMongoClient[Any] = self._client or AsyncMongoClient(self._db_url, appname='harness-temporal')
+        self._client = client
+        hello = await client.admin.command('hello')
+        if not (hello.get('setName') or hello.get('msg') == 'isdbgrid'):
+            raise StoreError(
+                STORE,
+                'the server is a standalone one, which has no transactions. Make it a replica set, of one member if '
+                'need be: start `mongod` with `--replSet rs0` and call `rs.initiate()` once.',
+            )
+        if hello.get('maxWireVersion', 0) < _OLDEST_WIRE_VERSION:
+            raise StoreError(STORE, 'the server is older than MongoDB 5.0.')
+        # Everything is set here, so that the client's own settings do not matter.
+        self._opened = client.get_database(
+            self._name, CodecOptions(dict[str, Any]), ReadPreference.PRIMARY, _MAJORITY, read_concern=_SNAPSHOT
+        )
+        return self._opened
+
+    async def _make(self, collection: AsyncCollection[Document], indexes: Sequence[pymongo.IndexModel]) -> None:
+        try:
+            await collection.create_indexes(indexes)
+        except mongo.OperationFailure as error:
+            what = f'the indexes of `{self._name}.{collection.name}` cannot be made'
+            if error.code in _NOT_ALLOWED:
+                raise StoreError(STORE, f'{what}: the user needs the right `createIndex`. ({error})') from error
+            if error.code == _DUPLICATE_KEY:
+                raise StoreSchemaError(STORE, f'{what}: what is there has duplicates. ({error})') from error
+            if error.code in _OTHER_INDEX:
+                raise StoreSchemaError(STORE, f'{what}: another one is in the way. ({error})') from error
+            raise
+
+    def _check_usable(self) -> None:
+        running = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = running
+        if self._loop is not running:
+            raise _other_loop()
+        if self._is_closed:
+            raise StoreError(STORE, 'the store is closed.')
+
+
+async def _create(database: AsyncDatabase[Document], collection: str) -> None:
+    try:
+        await database.create_collection(collection, check_exists=False)
+    except mongo.OperationFailure as error:
+        if error.code != 48:  # Another process made it.
+            raise
+
+
+async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncClientSession) -> bool:
+    """Make a plan's changes, or return false if a counter is not what the plan took it for."""
+    # The counters first: from then on nobody else can change these runs.
+    counters = [
+        UpdateOne(
+            {'_id': run_id, 'version': counter.version - 1},
+            {'$set': {'version': counter.version, 'next_seq': counter.next_seq}},
+        )
+        for run_id, counter in sorted(plan.counters.items())
+        if plan.held.counters[run_id].version
+    ]
+    new = [
+        InsertOne({'_id': run_id, 'version': counter.version, 'next_seq': counter.next_seq})
+        for run_id, counter in sorted(plan.counters.items())
+        if not plan.held.counters[run_id].version
+    ]
+    result = await database['counters'].bulk_write([*counters, *new], session=session)
+    if result.matched_count != len(counters):
+        return False
+    for collection, names in plan.deletions.items():
+        if names:
+            await database[collection].bulk_write([DeleteMany({'_id': {'$in': names}})], session=session)
+    for collection, documents in plan.inserts.items():
+        if documents:
+            await database[collection].insert_many(documents, session=session)
+    for collection, replaced in plan.replacements.items():
+        operations = [ReplaceOne({'_id': name}, document, upsert=True) for name, document in replaced.items()]
+        await database[collection].bulk_write(operations, session=session)
+    return True
+
+
+async def _commit(session: AsyncClientSession) -> bool:
+    for attempt in range(_COMMITS):
+        try:
+            await session.commit_transaction()
+            break
+        except mongo.PyMongoError as error:
+            if attempt == _COMMITS - 1 or not error.has_error_label('UnknownTransactionCommitResult'):
+                raise
+    return True
+
+
+def _lost_a_race(error: mongo.PyMongoError) -> bool:
+    """Whether another writer changed the same, or the transaction ended in another way that a new one would mend."""
+    if isinstance(error, mongo.ServerSelectionTimeoutError) or error.timeout:
+        return False
+    return error.has_error_label('TransientTransactionError') or _DUPLICATE_KEY in _codes(error)
+
+
+def _codes(error: mongo.PyMongoError) -> set[int | None]:
+    if isinstance(error, mongo.BulkWriteError):
+        details: Mapping[str, Any] = error.details or {}
+        return {item.get('code') for item in (*details['writeErrors'], *details['writeConcernErrors'])}
+    return {error.code} if isinstance(error, mongo.OperationFailure) else set()
+
+
+def _other_loop() -> StoreLoopError:
+    return StoreLoopError(
+        STORE,
+        'its client belongs to another event loop. Make one store (and client) per event loop, and close it there.',
+    )
+
+
+@contextmanager
+def _translated(seconds: float) -> Generator[None]:
+    """Bound the time, and turn what pymongo raises into errors of this package."""
+    try:
+        with pymongo.timeout(seconds):
+            yield
+    except (mongo.PyMongoError, BSONError, OverflowError, OSError) as error:
+        raise _meaning(error) from error
+    except RuntimeError as error:
+        if 'event loop' not in str(error):
+            raise
+        raise _other_loop() from error
+
+
+def _meaning(error: Exception) -> HarnessError:
+    reason = str(error) or type(error).__name__
+    if not isinstance(error, mongo.PyMongoError):
+        if isinstance(error, OSError):
+            return StoreUnavailableError(STORE, f'{reason}.')
+        return NotStorableError('A record', f'it does not fit into a document of MongoDB: {reason}.')
+    codes = _codes(error)
+    if isinstance(error, mongo.DocumentTooLarge) or codes & {*_TOO_LARGE}:
+        return NotStorableError('A record', f'it does not fit into a document of MongoDB: {reason}.')
+    if isinstance(error, mongo.ConfigurationError):
+        return ConfigurationError(f'`{STORE}` cannot use its `client` or `db_url`: {reason}.')
+    if codes & {*_NOT_ALLOWED}:
+        return StoreError(STORE, f'the user of the database may not do this: {reason}.')
+    passing = any(
+        error.has_error_label(label)
+        for label in ('TransientTransactionError', 'UnknownTransactionCommitResult', 'RetryableWriteError')
+    )
+    if isinstance(error, mongo.ConnectionFailure) or error.timeout or passing:
+        return StoreUnavailableError(STORE, f'{reason}.')
+    return StoreError(STORE, f'{reason}.')

@@ -1,0 +1,217 @@
+"""The store: what is asked of the database, and what is made of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.records import ContinuableSnapshot, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within
+from harness_temporal.stores.mongo.plan import Counter, Held, plan
+from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
+from harness_temporal.text import escape
+
+if TYPE_CHECKING:
+    from pymongo import AsyncMongoClient
+
+_LARGEST = 2**63 - 1
+_PATIENCE = 75.0
+"""Seconds until a write gives up against others. A server keeps the transaction of a dead writer for 60."""
+_LONGEST_PAUSE = 1.0
+
+
+class MongoStepStore(BaseStepStore):
+    """Keeps everything in one database of MongoDB (5.0 or newer, a replica set or behind `mongos`).
+
+    Many processes may share the database. Nothing happens before the first use; the first write makes the indexes,
+    which takes the right to, and time where the collections are full already. A standalone server has no transactions
+    and is refused.
+
+    A commit is one transaction, written to a majority before it returns. A commit that is cancelled, or that raises
+    `StoreUnavailableError`, may have been written, but never in part. A writer that dies in the middle of one holds up
+    the next write to the same runs until the server drops its transaction, which takes a minute unless it is set
+    otherwise.
+
+    The store belongs to the event loop of its first use.
+
+    Args:
+        client: A client, which stays open and whose own settings for reading and writing do not matter.
+        db_url: Where the database is instead; the store makes a client of its own.
+        database: The name of the database.
+        max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
+        timeout: How many seconds one request may take, with all that the driver repeats while no server answers, before
+            the call raises `StoreUnavailableError`. It takes the place of what the client has for that.
+    """
+
+    def __init__(
+        self,
+        client: AsyncMongoClient[Any] | None = None,
+        *,
+        db_url: str | None = None,
+        database: str = 'harness_temporal',
+        max_snapshots_per_run: int | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
+        try:
+            # Here, so that the module can be imported where the driver is not installed.
+            from harness_temporal.stores.mongo.content import Content
+            from harness_temporal.stores.mongo.database import Database
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
+        self._database = Database(client, db_url, database, timeout=timeout)
+        self._content = Content(self._database)
+        self._writers = WeakValueDictionary[str, asyncio.Lock]()
+
+    async def aclose(self) -> None:
+        """Close the store, and its client unless it was given. A closed store cannot be used again."""
+        await self._database.aclose()
+
+    # --- writing ---
+
+    async def _write(self, batch: PreparedBatch) -> None:
+        await self._database.make_indexes()
+        run_ids = {record.run_id for record in (*batch.runs, *batch.effects, *batch.events, *batch.responses)}
+        run_ids |= {encoded.snapshot.run_id for encoded in batch.snapshots}
+        try:
+            async with asyncio.timeout(_PATIENCE) as patience, self._turn(run_ids):
+                # What follows ends by itself, and not in the middle of a commit.
+                patience.reschedule(None)
+                await self._write_alone(batch, run_ids)
+        except TimeoutError as error:
+            raise StoreUnavailableError(STORE, f'other writes to these runs took {_PATIENCE:g} seconds.') from error
+
+    @asynccontextmanager
+    async def _turn(self, run_ids: Iterable[str]) -> AsyncGenerator[None]:
+        """Keep the other writers of this process out: of two at once the server would send one away."""
+        async with AsyncExitStack() as stack:
+            for run_id in sorted(run_ids):
+                await stack.enter_async_context(self._writers.setdefault(run_id, asyncio.Lock()))
+            yield
+
+    async def _write_alone(self, batch: PreparedBatch, run_ids: set[str]) -> None:
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + _PATIENCE, 0.005
+        while True:
+            held = await self._held(batch, run_ids)
+            unknown = sum(run.run_id not in held.runs for run in batch.runs)
+            registration = await self._database.draw_registrations(len(batch.runs)) if unknown else 0
+            changes = plan(batch, held, registration=registration, max_snapshots=self.max_snapshots_per_run)
+            await self._content.save(changes.content, changes.histories)
+            if not changes.counters or await self._database.commit(changes):
+                return
+            if loop.time() > deadline:
+                raise StoreUnavailableError(STORE, f'other writers changed the same runs for {_PATIENCE:g} seconds.')
+            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _held(self, batch: PreparedBatch, run_ids: set[str]) -> Held:
+        """Read what a batch touches. The counters first: what is newer than they are is found out at the commit."""
+        counters = await self._by_name('counters', run_ids)
+        versions = {name: Counter(item['version'], item['next_seq']) for name, item in counters.items()}
+        held = Held({run_id: versions.get(run_id, Counter()) for run_id in run_ids})
+        runs = await self._by_name('runs', {run.run_id for run in batch.runs})
+        held.runs = {name: from_document(RunRecord, item) for name, item in runs.items()}
+        effects = await self._by_name(
+            'tool_effects', {name_within(effect.run_id, effect.ledger_key) for effect in batch.effects}
+        )
+        await self._content.fill(list(effects.values()), 'value')
+        held.effects = {name: from_document(ToolEffectRecord, item) for name, item in effects.items()}
+        held.snapshot_keys = {
+            *await self._by_name(
+                'snapshot_idempotency_keys',
+                {
+                    name_within(encoded.snapshot.run_id, encoded.snapshot.idempotency_key)
+                    for encoded in batch.snapshots
+                    if encoded.snapshot.idempotency_key is not None
+                },
+            )
+        }
+        for run_id in run_ids:
+            await self._read_keys_and_snapshots(held, batch, run_id)
+        return held
+
+    async def _read_keys_and_snapshots(self, held: Held, batch: PreparedBatch, run_id: str) -> None:
+        keys = [event.idempotency_key for event in batch.events if event.run_id == run_id]
+        stored_keys = [escape(key) for key in keys if key is not None]
+        if stored_keys:
+            # The type is what the index is limited to, so that the server sees that it can use it.
+            query = {'run_id': run_id, 'idempotency_key': {'$in': stored_keys, '$type': 'string'}}
+            found = await self._database.find('events', query, fields=['idempotency_key'])
+            held.event_keys |= {f'{run_id}/{item["idempotency_key"]}' for item in found}
+        if self.max_snapshots_per_run is not None and any(one.snapshot.run_id == run_id for one in batch.snapshots):
+            held.snapshots[run_id] = await self._database.find(
+                'snapshots', {'run_id': run_id}, fields=['seq', 'state'], sort={'seq': 1}
+            )
+
+    async def _by_name(self, collection: str, names: set[str]) -> dict[str, Document]:
+        if not names:
+            return {}
+        found = await self._database.find(collection, {'_id': {'$in': sorted(names)}})
+        return {item['_id']: item for item in found}
+
+    # --- reading ---
+
+    async def get_run(self, *, run_id: str) -> RunRecord | None:
+        """Return the run's record."""
+        found = await self._database.find('runs', {'_id': escape(run_id)})
+        return from_document(RunRecord, found[0]) if found else None
+
+    async def list_runs(
+        self, *, parent_run_id: str | None = None, conversation_id: str | None = None, limit: int | None = None
+    ) -> list[RunRecord]:
+        """Return the matching runs by start; with `limit`, the newest of them."""
+        filters = {'parent_run_id': parent_run_id, 'conversation_id': conversation_id}
+        query = {
+            name: {'$eq': escape(value), '$type': 'string'} for name, value in filters.items() if value is not None
+        }
+        newest_first = {'started_at': -1, 'registration': -1}
+        found = await self._database.find('runs', query, sort=newest_first, limit=limit)
+        return [from_document(RunRecord, item) for item in reversed(found)]
+
+    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+        """Return the run's events in order."""
+        query = {'run_id': escape(run_id), 'seq': {'$gt': max(0, min(after, _LARGEST))}}
+        found = await self._database.find('events', query, sort={'seq': 1}, limit=limit)
+        return [from_document(StepEvent, item) for item in found]
+
+    async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
+        query = {'run_id': escape(run_id)} | ({} if include_interrupted else {'state': 'complete'})
+        found = (await self._database.find('snapshots', query, sort={'seq': -1}, limit=newest))[::-1]
+        histories = await self._content.histories(item['head'] for item in found if item['head'] is not None)
+        return [
+            SnapshotRow(from_document(ContinuableSnapshot, item, messages=[]), histories.get(item['head'], []))
+            for item in found
+        ]
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        """Return the newest ledger entry with this tool call id."""
+        found = await self._effects({'tool_call_id': escape(tool_call_id)}, run_id, newest_first=True, limit=1)
+        return found[0] if found else None
+
+    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return all ledger entries of the run."""
+        return await self._effects({}, run_id)
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return the entries whose effect may or may not have happened."""
+        return await self._effects({'status': 'started'}, run_id)
+
+    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+        """Return the run's latest recorded model response if it is the one under `key`."""
+        found = await self._database.find('model_responses', {'_id': escape(run_id), 'key': escape(key)})
+        await self._content.fill(found, 'body')
+        return from_document(ModelResponseRecord, found[0]) if found else None
+
+    async def _effects(
+        self, query: dict[str, str], run_id: str, *, newest_first: bool = False, limit: int | None = None
+    ) -> list[ToolEffectRecord]:
+        order = {'seq': -1 if newest_first else 1}
+        found = await self._database.find('tool_effects', {'run_id': escape(run_id)} | query, sort=order, limit=limit)
+        await self._content.fill(found, 'value')
+        return [from_document(ToolEffectRecord, item) for item in found]
