@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -26,4 +28,9 @@ def demo(
     # Temporal's client takes a while to import, which `--help` should not.
     from harness_temporal.cli.demo.command import run
 
-    raise typer.Exit(run(as_json=as_json, keep=keep))
+    status = run(as_json=as_json, keep=keep)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Temporal's native threads sometimes abort an interpreter that is torn down under them (sdk-python issue 300), which
+    # would turn a good run's status into that of a crash. Everything that the demo started has ended by here.
+    os._exit(status)

@@ -32,6 +32,7 @@ from harness_temporal.step_persistence.outcomes import (
     load_result,
     result,
 )
+from harness_temporal.temporal import siblings
 
 RETRYABLE_TOOL_ATTEMPTS = 3
 """How often a tool declared retryable may raise before its call fails, where no retry policy was given."""
@@ -75,15 +76,28 @@ class ToolAttempt:
             The result as the activity returns it: the tool's, a recorded one, or one that says that the outcome is
             unknown.
         """
+        with siblings.under_way(self.run.run_id):
+            given, held = await self._attempt(execute)
+        if held is not None:
+            # The effect has happened: being cancelled now does not make its outcome unknown.
+            await asyncio.shield(self._end(*held))
+        return given
+
+    async def _end(self, record: ToolEffectRecord, ended: Ended) -> None:
+        await siblings.end_together(self.run.run_id)
+        await self._finish(record, ended)
+
+    async def _attempt(self, execute: Execute) -> tuple[Any, tuple[ToolEffectRecord, Ended] | None]:
+        """Claim the call and run the tool. Returns the result and, if the tool ran, what is to be written of it."""
         store = self.persistence.store
         await self._write_outcome_of_earlier_attempt()
         claim = await effects.claim(
             store, self.run, self.call, recovery=self.persistence.tool_recovery, holder=uuid.uuid4().hex
         )
         if isinstance(claim, effects.Reuse):
-            return load_result(claim.value)
+            return load_result(claim.value), None
         if isinstance(claim, effects.Unknown):
-            return await self._unknown(claim.record)
+            return await self._unknown(claim.record), None
         with tool_call_scope(self.run.run_id, claim.record):
             try:
                 given = await execute()
@@ -107,8 +121,7 @@ class ToolAttempt:
                 message=f'{self.call.tool_name!r} completed, but its result has no JSON form: {error}',
             )
             ended = ended_with_result(given)
-        await self._finish(claim.record, ended)
-        return given
+        return given, (claim.record, ended)
 
     def _may_raise_again(self, record: ToolEffectRecord, error: Exception) -> bool:
         if isinstance(error, ApplicationError) and error.non_retryable:
