@@ -31,6 +31,6 @@ def demo(
     status = run(as_json=as_json, keep=keep)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Temporal's native threads sometimes abort an interpreter that is torn down under them (sdk-python issue 300), which
-    # would turn a good run's status into that of a crash. Everything that the demo started has ended by here.
+    # Temporal's native threads sometimes abort an interpreter that is torn down under them (sdk-python issue 300), and
+    # a good run would end with the status of a crash. Everything that the demo started has ended by here.
     os._exit(status)
