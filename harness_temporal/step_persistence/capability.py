@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from pydantic_ai.capabilities import (
     WrapToolExecuteHandler,
 )
 from pydantic_ai.exceptions import CallDeferred, ToolFailed
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
@@ -362,10 +361,15 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
 
     # --- what rides on an activity ---
 
-    def frame(self, ctx: RunContext[Any], request_messages: Sequence[ModelMessage] | None) -> dict[str, Any] | None:
+    def sending(self, request_context: ModelRequestContext | None) -> None:
+        """Hold the model request that is on its way to an activity. Core shapes this object until it is sent."""
+        if self._state is not None:
+            self._state.sending = request_context
+
+    def frame(self, ctx: RunContext[Any]) -> dict[str, Any] | None:
         """Return what an activity that is being scheduled has to know to write its boundaries.
 
-        `request_messages` are those that a model request's activity carries. Called in workflow code.
+        Called in workflow code.
         """
         state = self._state
         if state is None or state.carrier is None:
@@ -374,9 +378,9 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
         call = state.calls.get((ctx.run_step, ctx.tool_call_id)) if ctx.tool_call_id is not None else None
         if call is not None:
             frame['call'] = call.dump()
-        elif state.request is not None and request_messages is not None:
+        elif state.request is not None and state.sending is not None:
             frame['request'] = state.riding_request(
-                ctx.messages, request_messages, step_index=ctx.run_step, capture_frontier=self.capture_frontier
+                ctx.messages, state.sending.messages, step_index=ctx.run_step, capture_frontier=self.capture_frontier
             ).dump()
         return frame
 

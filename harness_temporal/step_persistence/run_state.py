@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models import ModelRequestContext
 
 from harness_temporal.history import encode_history, since, snapshot_state
 from harness_temporal.records import EncodedHistory, SnapshotState
@@ -47,6 +48,8 @@ class RunState:
     saved_digests: list[bytes] | None = None
     """The links of the newest saved history; `None` where an activity saved its own messages and only it knows."""
     request: RidingRequest | None = None
+    sending: ModelRequestContext | None = None
+    """The request as core is about to send it. Not a context variable: a stream is opened in another task."""
     calls: dict[tuple[int, str], ToolCallFacts] = field(default_factory=dict[tuple[int, str], ToolCallFacts])
     """The tool calls whose bodies run now."""
     occurrences: Counter[tuple[int, str]] = field(default_factory=Counter[tuple[int, str]])

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
-from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import UsageLimits
@@ -75,7 +73,8 @@ async def run_agent(input: AgentRunInput) -> AgentRunOutput:
     """Run one of the worker's agents. Call it from a workflow's run method.
 
     Raises:
-        ConfigurationError: The worker has no agent of that name, or both snapshots are given.
+        ConfigurationError: The worker has no agent of that name, its dependencies do not fit, or both snapshots are
+            given.
         SnapshotNotFoundError: The run to go on from has no snapshot (in an `ActivityError`, as its type's name).
     """
     registry = worker_agents.get()
@@ -88,7 +87,7 @@ async def run_agent(input: AgentRunInput) -> AgentRunOutput:
     try:
         result = await agent.run(
             input.prompt,
-            deps=_deps(agent, input.deps),
+            deps=registry.deps(input.agent, input.deps),
             message_history=history,
             conversation_id=conversation_id,
             usage_limits=input.usage_limits,
@@ -127,7 +126,3 @@ async def _starting_point(input: AgentRunInput) -> tuple[list[ModelMessage] | No
     if conversation_id is None:
         conversation_id = loaded.conversation_id if input.continue_from is not None else 'new'
     return [decode_message(body.encode()) for body in loaded.bodies], conversation_id
-
-
-def _deps(agent: AbstractAgent[Any, Any], deps: Any) -> Any:
-    return deps if deps is None else TypeAdapter[Any](agent.deps_type).validate_python(deps)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities.abstract import leaf_capabilities
 
@@ -17,6 +20,7 @@ class AgentRegistry:
 
     def __init__(self) -> None:
         self._agents: dict[str, AbstractAgent[Any, Any]] = {}
+        self._deps: dict[str, TypeAdapter[Any]] = {}
 
     def add(self, agent: AbstractAgent[Any, Any]) -> HarnessDurability[Any] | None:
         """Add an agent. Returns its durability, or `None`, having added nothing, if that is not this package's.
@@ -32,6 +36,9 @@ class AgentRegistry:
                 f'Two agents of this worker are named {durability.name!r}; activities are told apart by the name. '
                 'Give each `Agent(name=...)` its own.'
             )
+        # Not in workflow code: the sandbox cannot see the module of the type, and schemas take their time.
+        with suppress(PydanticUserError):
+            self._deps.setdefault(durability.name, TypeAdapter(agent.deps_type))
         return durability
 
     def agent(self, name: str) -> AbstractAgent[Any, Any]:
@@ -46,6 +53,21 @@ class AgentRegistry:
                 f'This worker has no agent named {name!r} (it has: {known}). Pass it in `HarnessPlugin(agents=[...])`.'
             )
         return self._agents[name]
+
+    def deps(self, name: str, deps: Any) -> Any:
+        """Make an agent's dependencies of their JSON form.
+
+        Raises:
+            ConfigurationError: They do not fit the agent's `deps_type`, or it is no type that JSON can be read into.
+        """
+        if deps is None:
+            return None
+        if name not in self._deps:
+            raise ConfigurationError(f'The `deps_type` of agent {name!r} cannot be read from JSON.')
+        try:
+            return self._deps[name].validate_python(deps)
+        except ValidationError as error:
+            raise ConfigurationError(f'The dependencies given to agent {name!r} do not fit: {error}') from error
 
     def durability(self, name: str) -> HarnessDurability[Any]:
         """Return the durability of the agent of that name."""

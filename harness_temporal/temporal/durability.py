@@ -18,8 +18,9 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
 from harness_temporal.errors import PERMANENT_ERRORS
+from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.step_persistence.host import BoundaryCarrier
-from harness_temporal.temporal.run_context import HarnessRunContext, dispatching_request
+from harness_temporal.temporal.run_context import HarnessRunContext
 
 DEFAULT_START_TO_CLOSE_TIMEOUT = timedelta(minutes=10)
 """How long one attempt may take. Long, because a dead worker is noticed by its missing heartbeats."""
@@ -114,12 +115,15 @@ class HarnessDurability(TemporalDurability[AgentDepsT], BoundaryCarrier):
     async def wrap_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
-        """Let the run context's serialization see the request as it will be sent."""
-        token = dispatching_request.set(request_context)
+        """Let the run's frames see the request as it will be sent. As the innermost, this has core's own object."""
+        watching = [item for item in ctx.capabilities.values() if isinstance(item, StepPersistence)]
+        for persistence in watching:
+            persistence.sending(request_context)
         try:
             return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
         finally:
-            dispatching_request.reset(token)
+            for persistence in watching:
+                persistence.sending(None)
 
 
 def _with_permanent_errors(policy: RetryPolicy | None) -> RetryPolicy:

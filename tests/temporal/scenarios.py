@@ -10,9 +10,9 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 from temporalio import activity, workflow
@@ -84,6 +84,27 @@ def script(messages: Sequence[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(' | '.join(given))])
 
 
+async def stream_script(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+    """Stream what `script` answers."""
+    for index, part in enumerate(script(messages, info).parts):
+        if isinstance(part, ToolCallPart):
+            yield {index: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+        elif isinstance(part, TextPart):
+            yield part.content
+
+
+async def ignore_events(ctx: RunContext[Any], events: AsyncIterable[Any]) -> None:
+    """Make the runs stream."""
+    async for _ in events:
+        pass
+
+
+@dataclass(frozen=True)
+class Customer:
+    name: str
+    since: datetime
+
+
 def note(folder: Path, name: str, text: str = '') -> None:
     """Do an effect that the test can count from outside."""
     handle = os.open(folder / name, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
@@ -122,7 +143,7 @@ def without_results(message: ModelMessage) -> ModelMessage:
     return replace(message, parts=parts)
 
 
-def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **settings: Any) -> list[Agent[None, Any]]:
+def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **settings: Any) -> list[Agent[Any, Any]]:
     """Build the agents of one worker."""
 
     def persistence(name: str) -> StepPersistence[None]:
@@ -173,6 +194,22 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         toolsets=[DynamicToolset(lambda ctx: FunctionToolset([found]), id='discovered')],
         capabilities=[persistence('discovering'), durability()],
     )
+    typed = Agent(
+        FunctionModel(script, stream_function=stream_script),
+        name='typed',
+        deps_type=Customer,
+        capabilities=[
+            StepPersistence[Customer](store=store, agent_name='typed', boundaries=boundaries, **settings),
+            HarnessDurability[Customer](
+                activity_config={'heartbeat_timeout': HEARTBEAT}, event_stream_handler=ignore_events
+            ),
+        ],
+    )
+
+    @typed.tool
+    async def greet(ctx: RunContext[Customer]) -> str:
+        return f'{ctx.deps.name} since {ctx.deps.since.year}'
+
     delegate = Agent(FunctionModel(script), name='delegate', capabilities=[persistence('delegate')])
 
     @delegate.tool_plain
@@ -277,7 +314,7 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         note(folder, 'undecodable')
         return 'file-\udcff'
 
-    return [scripted, forgetful, discovering]
+    return [scripted, forgetful, discovering, typed]
 
 
 class DieWhileReporting(temporalio.client.Interceptor, Interceptor):

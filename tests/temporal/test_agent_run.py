@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic_ai.usage import UsageLimits
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -307,6 +308,35 @@ async def test_an_agent_that_the_worker_does_not_have_fails_the_workflow_by_name
     error = await failure_of(run)
     assert error.type == 'ConfigurationError'
     assert "no agent named 'nobody'" in error.message
+
+
+async def test_dependencies_cross_as_json_and_streamed_requests_have_their_boundaries(
+    client: Client, workers: Workers
+) -> None:
+    workers.start()
+    deps = {'name': 'Ada', 'since': '2020-01-01T00:00:00Z'}
+    run = await finished(client, workers, 'greet', agent='typed', deps=deps)
+    assert run.output == 'Ada since 2020'
+    assert 'agent__typed__model_request_stream' in await run.activities()
+    kinds = [event.kind for event in await run.events()]
+    assert kinds.count('model_request_completed') == 2
+    assert len(await run.store.list_snapshots(run_id=run.run_id)) == 2
+    await replay(await run.history(), workers.config)
+
+
+async def test_dependencies_that_do_not_fit_fail_the_workflow_by_name(client: Client, workers: Workers) -> None:
+    workers.start()
+    error = await failure_of(await start(client, workers, 'greet', agent='typed', deps={'name': 'Ada'}))
+    assert error.type == 'ConfigurationError'
+    assert "agent 'typed' do not fit" in error.message
+
+
+async def test_usage_limits_end_the_run(client: Client, workers: Workers, tmp_path: Path) -> None:
+    workers.start()
+    run = await start(client, workers, 'look pay pay', usage_limits=UsageLimits(request_limit=2))
+    assert 'UsageLimitExceeded' in str(await failure_of(run))
+    assert len(noted(tmp_path, 'paid')) == 1
+    assert (await run.events())[-1].kind == 'run_failed'
 
 
 async def test_a_run_id_that_is_taken_fails_the_workflow_by_name(client: Client, workers: Workers) -> None:
