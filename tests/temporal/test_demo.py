@@ -50,7 +50,13 @@ def test_run_survives_two_dead_workers_and_pays_once(tmp_path: Path, record_prop
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_after_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
-    demo = subprocess.Popen([*COMMAND, 'demo', '--json'], env=_environment(tmp_path), stderr=subprocess.PIPE)
+    demo = subprocess.Popen(
+        [*COMMAND, 'demo', '--json'],
+        env=_environment(tmp_path),
+        stderr=subprocess.PIPE,
+        # Where the tests run in the background of a shell, they and what they start ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         _wait_for(tmp_path, '*/read_source.marker')
         children = _children(demo.pid)
