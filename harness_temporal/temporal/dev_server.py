@@ -76,7 +76,7 @@ def dev_server(*, ui: bool, log: Path, database: Path | None = None) -> Generato
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     server = DevServer(f'{_HOST}:{port}', f'http://{_HOST}:{ui_port}' if ui else None, process, log)
     try:
-        _wait_until_it_listens(server, port)
+        _wait_until_it_answers(server)
         yield server
     finally:
         process.terminate()
@@ -94,12 +94,22 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_it_listens(server: DevServer, port: int) -> None:
+def _wait_until_it_answers(server: DevServer) -> None:
+    # It listens a moment before it answers, and answers a moment before it knows its namespace.
+    ask = [
+        temporal_binary(),
+        'operator',
+        'namespace',
+        'describe',
+        '--namespace',
+        'default',
+        '--address',
+        server.address,
+    ]
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline:
         server.check()
-        with socket.socket() as probe:
-            if probe.connect_ex((_HOST, port)) == 0:
-                return
+        if subprocess.run(ask, capture_output=True, check=False, timeout=_START_TIMEOUT).returncode == 0:
+            return
         time.sleep(0.05)
-    raise HarnessError(f'The Temporal dev server did not listen on port {port} within {_START_TIMEOUT:.0f} s.')
+    raise HarnessError(f'The Temporal dev server did not answer on {server.address} within {_START_TIMEOUT:.0f} s.')
