@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from harness_temporal.temporal.dev_server import free_port
+
 URL_VARIABLE = 'HARNESS_TEST_MONGO_URL'
 _START_TIMEOUT = 60.0
 
@@ -30,7 +32,7 @@ class EmbeddedMongo:
             raise RuntimeError(f'Install `SecantusDB`, or set {URL_VARIABLE} to the URL of a server.')
         self._options = options
         self.directory = Path(tempfile.mkdtemp(prefix='harness-mongo-'))
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f'mongodb://127.0.0.1:{self.port}/'
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -118,9 +120,3 @@ def _answers(port: int) -> bool:
     with suppress(OSError), socket.create_connection(('127.0.0.1', port), timeout=1):
         return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]

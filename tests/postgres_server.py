@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+
+from harness_temporal.temporal.dev_server import free_port
 
 DSN_VARIABLE = 'HARNESS_TEST_POSTGRES_DSN'
 _START_TIMEOUT = 60.0
@@ -38,7 +39,7 @@ class EmbeddedPostgres:
     def __init__(self) -> None:
         self._programs = _programs()
         self.directory = Path(tempfile.mkdtemp(prefix='harness-pg-'))
-        self.port = _free_port()
+        self.port = free_port()
         self.dsn = f'postgresql://postgres@127.0.0.1:{self.port}/postgres'
         self.socket_dsn = f'postgresql://postgres@/postgres?host={self.directory}&port={self.port}'
         self._data = self.directory / 'data'
@@ -122,9 +123,3 @@ def postgres_dsn() -> Iterator[str]:
         return
     with embedded_postgres() as server:
         yield server.dsn
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
