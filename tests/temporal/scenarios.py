@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import temporalio.client
+from fastmcp.client.transports import StdioTransport
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
+from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -46,6 +49,7 @@ from harness_temporal import (
     tool_idempotency_key,
 )
 from harness_temporal.step_persistence import StepStore
+from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 
 HEARTBEAT = timedelta(seconds=1)
 RUN_DELEGATE = 'run_delegate'
@@ -194,6 +198,20 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         toolsets=[DynamicToolset(lambda ctx: FunctionToolset([found]), id='discovered')],
         capabilities=[persistence('discovering'), durability()],
     )
+
+    def mcp_toolset(tool: str) -> MCPToolset[None]:
+        server = StdioTransport(sys.executable, ['-m', 'tests.temporal.mcp_server', str(folder), tool])
+        return MCPToolset(server, id=f'mcp_{tool}')
+
+    connected = Agent(
+        FunctionModel(script),
+        name='connected',
+        toolsets=[
+            mcp_toolset('pay_remotely'),
+            mcp_toolset('look_remotely').with_metadata(**{RECOVERY_RETRY_SAFE_METADATA_KEY: True}),
+        ],
+        capabilities=[persistence('connected'), durability()],
+    )
     typed = Agent(
         FunctionModel(script, stream_function=stream_script),
         name='typed',
@@ -314,7 +332,7 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         note(folder, 'undecodable')
         return 'file-\udcff'
 
-    return [scripted, forgetful, discovering, typed]
+    return [scripted, forgetful, discovering, connected, typed]
 
 
 class DieWhileReporting(temporalio.client.Interceptor, Interceptor):

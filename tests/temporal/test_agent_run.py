@@ -216,6 +216,19 @@ async def test_tools_of_a_dynamic_toolset_have_the_ledger_too(client: Client, wo
     await replay(await run.history(), workers.config)
 
 
+async def test_tools_of_an_mcp_server_have_the_ledger_too(client: Client, workers: Workers, tmp_path: Path) -> None:
+    workers.start()
+    run = await finished(client, workers, 'pay_remotely+look_remotely', agent='connected')
+    assert run.output == 'pay_remotely by MCP | look_remotely by MCP'
+    assert len(noted(tmp_path, 'pay_remotely')) == 1
+    effects = {effect.tool_name: effect for effect in await run.store.list_tool_effects(run_id=run.run_id)}
+    assert {name: effect.status for name, effect in effects.items()} == {
+        'pay_remotely': 'completed',
+        'look_remotely': 'completed',
+    }
+    await replay(await run.history(), workers.config)
+
+
 async def test_a_request_that_is_not_the_history_leaves_the_history_whole(client: Client, workers: Workers) -> None:
     workers.start()
     run = await finished(client, workers, 'look look look look', agent='forgetful')

@@ -15,10 +15,12 @@ from tests.temporal.scenarios import noted
 pytestmark = pytest.mark.temporal
 
 
-async def run_through_death(client: Client, workers: Workers, tool: str, kill_at: KillPoint, **settings: object) -> Run:
+async def run_through_death(
+    client: Client, workers: Workers, tool: str, kill_at: KillPoint, *, agent: str = 'scripted', **settings: object
+) -> Run:
     """Run one call of a tool on a worker that dies at `kill_at`, and on another one to the end."""
     doomed = workers.start(kill_at=kill_at, **settings)
-    run = await start(client, workers, tool, **settings)
+    run = await start(client, workers, tool, agent=agent, **settings)
     await wait_until_dead(doomed)
     workers.start(kill_at=kill_at, **settings)
     await run.result()
@@ -79,6 +81,24 @@ async def test_declared_tool_runs_again_when_its_worker_dies(
     assert (effect.status, effect.attempts) == ('completed', attempts)
     starts = [event for event in await run.events() if event.kind == 'tool_call_started']
     assert len(starts) == attempts, 'the log shows every start of the body'
+    await replay(await run.history(), workers.config)
+
+
+@pytest.mark.parametrize(
+    ('tool', 'effects', 'unresolved', 'output'),
+    [
+        pytest.param('pay_remotely', 1, 1, 'may have taken effect', id='undeclared'),
+        pytest.param('look_remotely', 2, 0, 'look_remotely by MCP', id='declared'),
+    ],
+)
+async def test_a_tool_of_an_mcp_server_has_the_same_ledger(
+    client: Client, workers: Workers, tmp_path: Path, tool: str, effects: int, unresolved: int, output: str
+) -> None:
+    run = await run_through_death(client, workers, tool, 'after_effect', agent='connected')
+
+    assert len(noted(tmp_path, tool)) == effects
+    assert len(await run.store.list_unresolved_tool_effects(run_id=run.run_id)) == unresolved
+    assert output in run.output
     await replay(await run.history(), workers.config)
 
 
