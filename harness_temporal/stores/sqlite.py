@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
+from harness_temporal.databases.sqlite import SqliteDatabase
 from harness_temporal.errors import DuplicateRunError, HistoryMissingError, StoreCorruptionError
 from harness_temporal.history import stored_message
 from harness_temporal.ledger import advance
@@ -22,11 +23,11 @@ from harness_temporal.records import (
     StepEvent,
     ToolEffectRecord,
 )
-from harness_temporal.stores._sqlite_database import STORE, SqliteDatabase
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 from harness_temporal.text import escape, unescape
 
 T = TypeVar('T')
+_STORE = 'SqliteStepStore'
 _LARGEST = 2**63 - 1
 
 
@@ -130,7 +131,7 @@ class _Session:
         links: dict[bytes, tuple[bytes | None, bytes]] = {}
         for digest, parent, message, body in self._execute(_HISTORIES.format(condition), *parameters):
             if body is None or stored_message(body).digest != message:
-                raise StoreCorruptionError(STORE, f'the message {message.hex()} is missing or damaged.')
+                raise StoreCorruptionError(_STORE, f'the message {message.hex()} is missing or damaged.')
             links[digest] = parent, body
         rows = self.find(_SNAPSHOTS, condition, *parameters)
         return [SnapshotRow(snapshot, _bodies(links, head)) for snapshot, head in reversed(rows)]
@@ -184,7 +185,7 @@ class _Session:
         while known and not self._has('history_links', 'digest = ?', history.links[known - 1].digest):
             known -= 1
         if not known and history.base is not None and not self._has('history_links', 'digest = ?', history.base):
-            raise HistoryMissingError(STORE, f'the history {history.base.hex()} is not here.')
+            raise HistoryMissingError(_STORE, f'the history {history.base.hex()} is not here.')
         for link in history.links[known:]:
             self._execute(_INSERT_MESSAGE, link.message.digest, link.message.body)
             self._execute(_INSERT_LINK, link.digest, link.parent, link.message.digest, link.length)
@@ -272,7 +273,7 @@ class _Table(Generic[T]):
             pairs = zip(self.columns, row, strict=True)
             return self.make(**{column: _loaded(column, value, encoding) for column, value in pairs})
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise StoreCorruptionError(STORE, f'a row of {self.name!r} cannot be read: {error}') from error
+            raise StoreCorruptionError(_STORE, f'a row of {self.name!r} cannot be read: {error}') from error
 
 
 def _effect(*, ledger_key: str, **fields: Any) -> ToolEffectRecord:
@@ -330,7 +331,7 @@ def _bodies(links: Mapping[bytes, tuple[bytes | None, bytes]], head: bytes | Non
     bodies: list[bytes] = []
     while head is not None:
         if head not in links:
-            raise StoreCorruptionError(STORE, f'the history {head.hex()} is missing.')
+            raise StoreCorruptionError(_STORE, f'the history {head.hex()} is missing.')
         head, body = links[head]
         bodies.append(body)
     return bodies[::-1]

@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import pytest
 
+from harness_temporal.databases.postgres import schema as setting_up
+from harness_temporal.databases.postgres.sql import Migration, Statements, migrations
 from harness_temporal.errors import (
     ConfigurationError,
     NotStorableError,
@@ -28,8 +30,6 @@ from harness_temporal.errors import (
 from harness_temporal.ledger import advance
 from harness_temporal.records import ToolEffectRecord, ToolEffectStatus
 from harness_temporal.stores.postgres import PostgresStepStore
-from harness_temporal.stores.postgres import schema as setting_up
-from harness_temporal.stores.postgres.sql import Migration, Statements, migrations
 from harness_temporal.testing.samples import (
     TEXTS,
     a_response,
@@ -167,7 +167,7 @@ async def test_many_stores_run_a_further_migration_at_once(
     ('damage', 'message'),
     [
         ("INSERT INTO schema_versions (version, name, checksum) VALUES (2, 'later', 'x')", r'2 \(later\).*upgrade'),
-        ("UPDATE schema_versions SET checksum = 'x'", r'1 \(initial\) is not the one that made this schema'),
+        ("UPDATE schema_versions SET checksum = 'x'", r'1 \(initial\) did not make this schema'),
         ('DROP TABLE schema_versions', 'not as this release made it'),
     ],
     ids=['newer', 'edited', 'unknown tables'],
@@ -518,7 +518,7 @@ INSERT INTO model_responses SELECT 'run-' || i, 'key', '' FROM generate_series(1
 
 @pytest.mark.parametrize('analyzed', [False, True], ids=['not analyzed', 'analyzed'])
 async def test_no_read_scans_a_table(open_store: Open, open_pool: OpenPool, schema: str, *, analyzed: bool) -> None:
-    queries = Statements(schema).queries
+    queries = Statements(schema, 'harness_temporal.stores.postgres').queries
     not_read = {'commit_batch', 'has_schema', 'create_schema', 'lock_schema', 'applied_versions', 'record_version'}
     assert set(queries) == {*READS, *not_read}
     await open_store().get_run(run_id='run-1')

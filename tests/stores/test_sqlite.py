@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 import pytest
 
+from harness_temporal.databases import sqlite as sqlite_database
 from harness_temporal.errors import (
     ConfigurationError,
     DuplicateRunError,
@@ -30,7 +31,6 @@ from harness_temporal.errors import (
     StoreUnavailableError,
 )
 from harness_temporal.records import Record
-from harness_temporal.stores import _sqlite_database
 from harness_temporal.stores.sqlite import SqliteStepStore
 from harness_temporal.testing.samples import (
     TEXTS,
@@ -58,7 +58,7 @@ def database(tmp_path: Path) -> Path:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a tenth of a second for locks: what a store gets done then, it did without waiting."""
-    monkeypatch.setattr(_sqlite_database, '_BUSY_SECONDS', 0.1)
+    monkeypatch.setattr(sqlite_database, '_BUSY_SECONDS', 0.1)
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ async def test_lock_that_sqlite_does_not_wait_for_at_opening_is_waited_for(
 async def test_event_loop_and_its_threads_are_free_while_a_lock_is_waited_for(
     database: Path, opened: list[sqlite3.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sqlite_database, '_BUSY_SECONDS', 5.0)
+    monkeypatch.setattr(sqlite_database, '_BUSY_SECONDS', 5.0)
     store = SqliteStepStore(database)
     await store.append_event(an_event())
     waiting = threading.Event()
@@ -541,11 +541,11 @@ async def test_schema_of_another_release_is_refused(database: Path, damage: str,
 async def test_migration_that_fails_half_way_leaves_nothing_and_the_next_opening_works(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released = _sqlite_database._migrations()
+    released = sqlite_database._migrations()
     broken = {**released, 2: 'CREATE TABLE half (a);\nCREATE TABLE runs (b);\n'}
     store = SqliteStepStore(database)
     with monkeypatch.context() as patch:
-        patch.setattr(_sqlite_database, '_migrations', lambda: broken)
+        patch.setattr(sqlite_database, '_migrations', lambda: broken)
         with pytest.raises(StoreSchemaError, match='migration 2'):
             await store.append_event(an_event())
     with closing(sqlite3.connect(database)) as connection:

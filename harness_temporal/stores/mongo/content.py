@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from harness_temporal.databases.mongo import Database
 from harness_temporal.errors import HistoryMissingError, StoreCorruptionError
 from harness_temporal.history import stored_message
 from harness_temporal.records import EncodedHistory, StoredMessage
-from harness_temporal.stores.mongo.database import Database
 from harness_temporal.stores.mongo.documents import STORE, Document
 
 _CHUNK = 8 << 20

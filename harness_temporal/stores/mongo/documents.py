@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from harness_temporal.errors import StoreCorruptionError
 from harness_temporal.records import (
@@ -24,7 +24,7 @@ from harness_temporal.text import escape, unescape
 
 STORE = 'MongoStepStore'
 
-Document = dict[str, Any]
+Document: TypeAlias = dict[str, Any]
 R = TypeVar('R', RunRecord, StepEvent, ContinuableSnapshot, ToolEffectRecord, ModelResponseRecord)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

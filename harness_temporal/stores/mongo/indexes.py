@@ -1,10 +1,10 @@
-"""The indexes, by collection. All of them exist before the first transaction, and so do the collections."""
+"""The collections and their indexes. All of them exist before the first transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from pymongo import IndexModel
+
+from harness_temporal.databases.mongo import Indexes
 
 _REGISTERED = ('started_at', 'registration')
 
@@ -17,7 +17,7 @@ def _index(*fields: str, only_with: str | None = None, unique: bool = False) -> 
     return IndexModel(keys, unique=unique, partialFilterExpression={only_with: {'$type': 'string'}})
 
 
-INDEXES: Mapping[str, Sequence[IndexModel]] = {
+INDEXES: Indexes = {
     'runs': [
         _index('conversation_id', *_REGISTERED, only_with='conversation_id'),
         _index('parent_run_id', *_REGISTERED, only_with='parent_run_id'),
@@ -39,8 +39,9 @@ INDEXES: Mapping[str, Sequence[IndexModel]] = {
         _index('run_id', 'tool_call_id', 'seq'),
     ],
     'history_links': [_index('message')],
+    'counters': [],
+    'model_responses': [],
+    'messages': [],
+    'message_chunks': [],
 }
 """`message` finds what still refers to a message."""
-
-WITHOUT_INDEX = ('counters', 'model_responses', 'messages', 'message_chunks')
-"""Collections that are only asked by identity."""

@@ -60,12 +60,14 @@ class MongoStepStore(BaseStepStore):
         super().__init__(max_snapshots_per_run=max_snapshots_per_run)
         try:
             # Here, so that the module can be imported where the driver is not installed.
+            from harness_temporal.databases.mongo import Database
             from harness_temporal.stores.mongo.content import Content
-            from harness_temporal.stores.mongo.database import Database
+            from harness_temporal.stores.mongo.writer import Writer
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
         self._database = Database(client, db_url, database, timeout=timeout)
         self._content = Content(self._database)
+        self._writer = Writer(self._database)
         self._writers = WeakValueDictionary[str, asyncio.Lock]()
 
     async def aclose(self) -> None:
@@ -75,7 +77,7 @@ class MongoStepStore(BaseStepStore):
     # --- writing ---
 
     async def _write(self, batch: PreparedBatch) -> None:
-        await self._database.make_indexes()
+        await self._writer.make_collections()
         run_ids = {record.run_id for record in (*batch.runs, *batch.effects, *batch.events, *batch.responses)}
         run_ids |= {encoded.snapshot.run_id for encoded in batch.snapshots}
         try:
@@ -100,10 +102,10 @@ class MongoStepStore(BaseStepStore):
         while True:
             held = await self._held(batch, run_ids)
             unknown = sum(run.run_id not in held.runs for run in batch.runs)
-            registration = await self._database.draw_registrations(len(batch.runs)) if unknown else 0
+            registration = await self._writer.draw_registrations(len(batch.runs)) if unknown else 0
             changes = plan(batch, held, registration=registration, max_snapshots=self.max_snapshots_per_run)
             await self._content.save(changes.content, changes.histories)
-            if not changes.counters or await self._database.commit(changes):
+            if not changes.counters or await self._writer.commit(changes):
                 return
             if loop.time() > deadline:
                 raise StoreUnavailableError(STORE, f'other writers changed the same runs for {_PATIENCE:g} seconds.')

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.errors import StoreCorruptionError
 from harness_temporal.history import stored_message
 from harness_temporal.records import (
@@ -22,9 +23,6 @@ from harness_temporal.stores.protocol import SnapshotRow
 from harness_temporal.text import escape, unescape
 
 STORE = 'PostgresStepStore'
-
-Row = Mapping[str, Any]
-"""A row as the driver gives it, by column name."""
 
 R = TypeVar('R', RunRecord, StepEvent, ContinuableSnapshot, ToolEffectRecord, ModelResponseRecord)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from harness_temporal.databases.postgres.sql import Row, Statements
 from harness_temporal.errors import (
     ConfigurationError,
     DuplicateRunError,
@@ -16,8 +17,7 @@ from harness_temporal.errors import (
 from harness_temporal.records import EncodedHistory, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
 from harness_temporal.stores.postgres.batch import encode, is_repeatable, ledger_rows
 from harness_temporal.stores.postgres.beliefs import Beliefs, LedgerEntry, LedgerKey, ledger_key
-from harness_temporal.stores.postgres.rows import STORE, Row, from_row, snapshots_from_rows
-from harness_temporal.stores.postgres.sql import Statements
+from harness_temporal.stores.postgres.rows import STORE, from_row, snapshots_from_rows
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 from harness_temporal.text import escape
 
@@ -64,10 +64,10 @@ class PostgresStepStore(BaseStepStore):
         super().__init__(max_snapshots_per_run=max_snapshots_per_run)
         try:
             # Here, so that the module can be imported where the driver is not installed.
-            from harness_temporal.stores.postgres.connections import Connections
+            from harness_temporal.databases.postgres.connections import Connections
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"`{STORE}` needs asyncpg: install 'harness-temporal[postgres]'.") from error
-        statements = Statements(schema)
+        statements = Statements(schema, 'harness_temporal.stores.postgres')
         self._queries = statements.queries
         self._connections = Connections(
             dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout

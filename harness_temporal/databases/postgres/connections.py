@@ -10,6 +10,8 @@ from typing import Protocol, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
+from harness_temporal.databases.postgres.schema import Connection, set_up
+from harness_temporal.databases.postgres.sql import DATABASE, Row, Statements
 from harness_temporal.errors import (
     ConfigurationError,
     HarnessError,
@@ -20,9 +22,6 @@ from harness_temporal.errors import (
     StoreSchemaError,
     StoreUnavailableError,
 )
-from harness_temporal.stores.postgres.rows import STORE, Row
-from harness_temporal.stores.postgres.schema import Connection, set_up
-from harness_temporal.stores.postgres.sql import Statements
 
 _PAUSES = (0.005, 0.02, 0.1, 0.4)
 """Seconds to wait, on average, before a statement is repeated."""
@@ -94,7 +93,7 @@ class Connections:
         acquire_timeout: float,
     ) -> None:
         if (dsn is None) == (pool is None):
-            raise ConfigurationError(f'`{STORE}` needs either `dsn` or `pool`.')
+            raise ConfigurationError('Give either `dsn` or `pool`.')
         if max_pool_size < 1 or acquire_timeout <= 0:
             raise ConfigurationError('`max_pool_size` must be at least 1, and `acquire_timeout` more than 0.')
         self._dsn = dsn
@@ -157,7 +156,7 @@ class Connections:
             )
             self._pool = cast(_Pool, pool)
         if self._pool.is_closing():
-            raise StoreError(STORE, 'the pool that it was given is closed.')
+            raise StoreError(DATABASE, 'the pool that it was given is closed.')
         if not self._is_set_up:
             await self._set_up(self._pool)
         return self._pool
@@ -188,7 +187,7 @@ class Connections:
             # What asyncpg reads out of a DSN, like its port, it does not wrap in an error of its own.
             if isinstance(error, asyncpg.InterfaceError):
                 raise
-            raise ConfigurationError(f'`{STORE}` cannot use its `dsn`: {error}.') from error
+            raise ConfigurationError(f'The `dsn` cannot be used: {error}.') from error
         try:
             yield connection
         finally:
@@ -197,7 +196,7 @@ class Connections:
                 await pool.release(connection)
 
     def _no_connection(self, why: str) -> StoreUnavailableError:
-        return StoreUnavailableError(STORE, f'no connection within {self._acquire_timeout:g} seconds: {why}.')
+        return StoreUnavailableError(DATABASE, f'no connection within {self._acquire_timeout:g} seconds: {why}.')
 
     def _check_usable(self) -> None:
         running = asyncio.get_running_loop()
@@ -205,12 +204,12 @@ class Connections:
             self._loop = running
         if self._loop is not running:
             raise StoreLoopError(
-                STORE,
+                DATABASE,
                 'its connections belong to another event loop. Make one store (and pool) per event loop, and close it '
                 'there.',
             )
         if self._is_closed:
-            raise StoreError(STORE, 'the store is closed.')
+            raise StoreError(DATABASE, 'the store is closed.')
 
 
 async def _no_reset(connection: object) -> None: ...
@@ -228,13 +227,13 @@ def _translated() -> Generator[None]:
 def _meaning(error: BaseException) -> HarnessError:
     reason = str(error) or type(error).__name__
     if isinstance(error, asyncpg.ForeignKeyViolationError):
-        return HistoryMissingError(STORE, f'a history that a snapshot extends is not here ({reason}).')
+        return HistoryMissingError(DATABASE, f'a history that a snapshot extends is not here ({reason}).')
     if isinstance(error, _TOO_LARGE):
         return NotStorableError('A record', f'a value is too large for PostgreSQL: {reason}.')
     if isinstance(error, _WRONG_SCHEMA):
-        return StoreSchemaError(STORE, f'the schema is not as this release made it: {reason}.')
+        return StoreSchemaError(DATABASE, f'the schema is not as this release made it: {reason}.')
     if isinstance(error, asyncpg.ClientConfigurationError):
-        return ConfigurationError(f'`{STORE}` cannot use its `dsn` or `pool`: {reason}.')
+        return ConfigurationError(f'The `dsn` or `pool` cannot be used: {reason}.')
     if isinstance(error, _UNAVAILABLE) and not isinstance(error, ValueError):
-        return StoreUnavailableError(STORE, f'{reason}.')
-    return StoreError(STORE, f'{reason}.')
+        return StoreUnavailableError(DATABASE, f'{reason}.')
+    return StoreError(DATABASE, f'{reason}.')

@@ -1,18 +1,16 @@
-"""The database: its client, its transactions, and what its errors mean. Of this package only this module and `indexes`
-need pymongo.
-"""
+"""A database of MongoDB: its client, its transactions, and what its errors mean."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions
 from bson.errors import BSONError
-from pymongo import AsyncMongoClient, DeleteMany, InsertOne, ReadPreference, ReplaceOne, ReturnDocument, UpdateOne
+from pymongo import AsyncMongoClient, ReadPreference
 from pymongo import errors as mongo
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.collection import AsyncCollection
@@ -29,9 +27,12 @@ from harness_temporal.errors import (
     StoreSchemaError,
     StoreUnavailableError,
 )
-from harness_temporal.stores.mongo.documents import STORE, Document
-from harness_temporal.stores.mongo.indexes import INDEXES, WITHOUT_INDEX
-from harness_temporal.stores.mongo.plan import Plan
+
+T = TypeVar('T')
+DATABASE: Final = 'MongoDB'
+Document: TypeAlias = dict[str, Any]
+Indexes: TypeAlias = Mapping[str, Sequence[pymongo.IndexModel]]
+"""By collection. One that is only asked by identity has an empty sequence."""
 
 _INDEX_TIMEOUT = 600.0
 """Seconds for the indexes, which take long where the collections are full. A build that is cut off starts anew."""
@@ -39,8 +40,6 @@ _COMMITS = 5
 """How often a commit is sent whose answer is lost."""
 _OLDEST_WIRE_VERSION = 13
 """MongoDB 5.0: the first that reads from a snapshot outside of a transaction."""
-_ORDER_OF_RUNS = '/runs'
-"""The counter that says which run was registered before which. No run id has a slash."""
 
 _SNAPSHOT = ReadConcern('snapshot')
 _MAJORITY = WriteConcern('majority')
@@ -55,7 +54,7 @@ class Database:
 
     def __init__(self, client: AsyncMongoClient[Any] | None, db_url: str | None, name: str, *, timeout: float) -> None:
         if (client is None) == (db_url is None):
-            raise ConfigurationError(f'`{STORE}` needs either `client` or `db_url`.')
+            raise ConfigurationError('Give either `client` or `db_url`.')
         if timeout <= 0:
             raise ConfigurationError(f'`timeout` must be more than 0, got {timeout}.')
         self._db_url = db_url
@@ -65,7 +64,7 @@ class Database:
         self._opened: AsyncDatabase[Document] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
-        self._has_indexes = False
+        self._made = set[str]()
         self._is_closed = False
 
     async def aclose(self) -> None:
@@ -107,45 +106,36 @@ class Database:
                 if _codes(error) != {_DUPLICATE_KEY}:
                     raise
 
-    async def draw_registrations(self, count: int) -> int:
-        """Return the first of `count` numbers that nobody else gets. Later ones are larger."""
+    async def use(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
+        """Do one thing with the database."""
         with _translated(self._timeout):
-            counters = (await self._open())['counters']
-            drawn = await counters.find_one_and_update(
-                {'_id': _ORDER_OF_RUNS},
-                {'$inc': {'next_seq': count}},
-                upsert=True,
-                return_document=ReturnDocument.AFTER,
-            )
-        return drawn['next_seq'] - count + 1 if drawn else 1
+            return await work(await self._open())
 
-    async def make_indexes(self) -> None:
-        """Make what the first write needs. Safe when many processes do it at once."""
-        if self._has_indexes:
+    async def make(self, indexes: Indexes) -> None:
+        """Make collections and their indexes. Safe when many processes do it at once."""
+        if self._made >= indexes.keys():
             return
         with _translated(self._timeout):
             database = await self._open()
         with _translated(_INDEX_TIMEOUT):
             async with self._opening:
-                if self._has_indexes:
-                    return
-                for collection, indexes in INDEXES.items():
-                    await self._make(database[collection], indexes)
                 present = await database.list_collection_names()
-                for collection in WITHOUT_INDEX:
-                    if collection not in present:
+                for collection in indexes.keys() - self._made:
+                    if indexes[collection]:
+                        await self._make(database[collection], indexes[collection])
+                    elif collection not in present:
                         await _create(database, collection)
-                self._has_indexes = True
+                    self._made.add(collection)
 
-    async def commit(self, plan: Plan) -> bool:
-        """Make a plan's changes in one transaction; false, and none of them, if another writer was faster."""
+    async def transact(self, work: Callable[[AsyncDatabase[Document], AsyncClientSession], Awaitable[bool]]) -> bool:
+        """Do `work` in one transaction; false, and nothing of it, if it says so or another writer was faster."""
         with _translated(self._timeout):
             database = await self._open()
             async with database.client.start_session(causal_consistency=False) as session:
                 try:
                     await session.start_transaction(_SNAPSHOT, _MAJORITY, ReadPreference.PRIMARY)
                     # What leaves this block without a commit is rolled back with the end of the session.
-                    return await _apply(database, plan, session) and await _commit(session)
+                    return await work(database, session) and await _commit(session)
                 except (mongo.OperationFailure, mongo.ConnectionFailure) as error:
                     if not _lost_a_race(error):
                         raise
@@ -160,12 +150,12 @@ class Database:
         hello = await client.admin.command('hello')
         if not (hello.get('setName') or hello.get('msg') == 'isdbgrid'):
             raise StoreError(
-                STORE,
+                DATABASE,
                 'the server is a standalone one, which has no transactions. Make it a replica set, of one member if '
                 'need be: start `mongod` with `--replSet rs0` and call `rs.initiate()` once.',
             )
         if hello.get('maxWireVersion', 0) < _OLDEST_WIRE_VERSION:
-            raise StoreError(STORE, 'the server is older than MongoDB 5.0.')
+            raise StoreError(DATABASE, 'the server is older than MongoDB 5.0.')
         # Everything is set here, so that the client's own settings do not matter.
         self._opened = client.get_database(
             self._name, CodecOptions(dict[str, Any]), ReadPreference.PRIMARY, _MAJORITY, read_concern=_SNAPSHOT
@@ -178,11 +168,11 @@ class Database:
         except mongo.OperationFailure as error:
             what = f'the indexes of `{self._name}.{collection.name}` cannot be made'
             if error.code in _NOT_ALLOWED:
-                raise StoreError(STORE, f'{what}: the user needs the right `createIndex`. ({error})') from error
+                raise StoreError(DATABASE, f'{what}: the user needs the right `createIndex`. ({error})') from error
             if error.code == _DUPLICATE_KEY:
-                raise StoreSchemaError(STORE, f'{what}: what is there has duplicates. ({error})') from error
+                raise StoreSchemaError(DATABASE, f'{what}: what is there has duplicates. ({error})') from error
             if error.code in _OTHER_INDEX:
-                raise StoreSchemaError(STORE, f'{what}: another one is in the way. ({error})') from error
+                raise StoreSchemaError(DATABASE, f'{what}: another one is in the way. ({error})') from error
             raise
 
     def _check_usable(self) -> None:
@@ -192,7 +182,7 @@ class Database:
         if self._loop is not running:
             raise _other_loop()
         if self._is_closed:
-            raise StoreError(STORE, 'the store is closed.')
+            raise StoreError(DATABASE, 'the store is closed.')
 
 
 async def _create(database: AsyncDatabase[Document], collection: str) -> None:
@@ -201,37 +191,6 @@ async def _create(database: AsyncDatabase[Document], collection: str) -> None:
     except mongo.OperationFailure as error:
         if error.code != 48:  # Another process made it.
             raise
-
-
-async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncClientSession) -> bool:
-    """Make a plan's changes, or return false if a counter is not what the plan took it for."""
-    # The counters first: from then on nobody else can change these runs.
-    counters = [
-        UpdateOne(
-            {'_id': run_id, 'version': counter.version - 1},
-            {'$set': {'version': counter.version, 'next_seq': counter.next_seq}},
-        )
-        for run_id, counter in sorted(plan.counters.items())
-        if plan.held.counters[run_id].version
-    ]
-    new = [
-        InsertOne({'_id': run_id, 'version': counter.version, 'next_seq': counter.next_seq})
-        for run_id, counter in sorted(plan.counters.items())
-        if not plan.held.counters[run_id].version
-    ]
-    result = await database['counters'].bulk_write([*counters, *new], session=session)
-    if result.matched_count != len(counters):
-        return False
-    for collection, names in plan.deletions.items():
-        if names:
-            await database[collection].bulk_write([DeleteMany({'_id': {'$in': names}})], session=session)
-    for collection, documents in plan.inserts.items():
-        if documents:
-            await database[collection].insert_many(documents, session=session)
-    for collection, replaced in plan.replacements.items():
-        operations = [ReplaceOne({'_id': name}, document, upsert=True) for name, document in replaced.items()]
-        await database[collection].bulk_write(operations, session=session)
-    return True
 
 
 async def _commit(session: AsyncClientSession) -> bool:
@@ -261,7 +220,7 @@ def _codes(error: mongo.PyMongoError) -> set[int | None]:
 
 def _other_loop() -> StoreLoopError:
     return StoreLoopError(
-        STORE,
+        DATABASE,
         'its client belongs to another event loop. Make one store (and client) per event loop, and close it there.',
     )
 
@@ -284,19 +243,19 @@ def _meaning(error: Exception) -> HarnessError:
     reason = str(error) or type(error).__name__
     if not isinstance(error, mongo.PyMongoError):
         if isinstance(error, OSError):
-            return StoreUnavailableError(STORE, f'{reason}.')
+            return StoreUnavailableError(DATABASE, f'{reason}.')
         return NotStorableError('A record', f'it does not fit into a document of MongoDB: {reason}.')
     codes = _codes(error)
     if isinstance(error, mongo.DocumentTooLarge) or codes & {*_TOO_LARGE}:
         return NotStorableError('A record', f'it does not fit into a document of MongoDB: {reason}.')
     if isinstance(error, mongo.ConfigurationError):
-        return ConfigurationError(f'`{STORE}` cannot use its `client` or `db_url`: {reason}.')
+        return ConfigurationError(f'The `client` or `db_url` cannot be used: {reason}.')
     if codes & {*_NOT_ALLOWED}:
-        return StoreError(STORE, f'the user of the database may not do this: {reason}.')
+        return StoreError(DATABASE, f'the user of the database may not do this: {reason}.')
     passing = any(
         error.has_error_label(label)
         for label in ('TransientTransactionError', 'UnknownTransactionCommitResult', 'RetryableWriteError')
     )
     if isinstance(error, mongo.ConnectionFailure) or error.timeout or passing:
-        return StoreUnavailableError(STORE, f'{reason}.')
-    return StoreError(STORE, f'{reason}.')
+        return StoreUnavailableError(DATABASE, f'{reason}.')
+    return StoreError(DATABASE, f'{reason}.')

@@ -8,9 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any, Final, TypeAlias
 
 from harness_temporal.errors import ConfigurationError
 
+DATABASE: Final = 'PostgreSQL'
+Row: TypeAlias = Mapping[str, Any]
+"""A row as the driver gives it, by column name."""
+
+_PACKAGE = 'harness_temporal.databases.postgres'
 _SCHEMA = re.compile(r'[a-z_][a-z0-9_]{0,62}')
 _NAME = re.compile(r'^-- name: (\w+)$', re.MULTILINE)
 
@@ -30,16 +36,17 @@ class Migration:
 
 
 class Statements:
-    """The queries and migrations, with their `{schema}` filled in. Nothing else is ever put into SQL as text."""
+    """The queries of a package, with their `{schema}` filled in. Nothing else is ever put into SQL as text."""
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, package: str) -> None:
         if not _SCHEMA.fullmatch(schema):
             raise ConfigurationError(
                 f'`schema` must be 1 to 63 of `a-z 0-9 _` and not start with a digit, got {schema!r}.'
             )
         # Quoted, because the name may be a word of SQL.
         self.schema = f'"{schema}"'
-        self.queries: Mapping[str, str] = {name: self.bind(text) for name, text in _queries().items()}
+        texts = {**_queries(_PACKAGE), **_queries(package)}
+        self.queries: Mapping[str, str] = {name: self.bind(text) for name, text in texts.items()}
 
     def bind(self, text: str) -> str:
         """Fill in the schema."""
@@ -49,12 +56,12 @@ class Statements:
 @cache
 def migrations() -> tuple[Migration, ...]:
     """Return all migrations, in order. A file's name gives the version and says what it does."""
-    folder = files('harness_temporal.stores.postgres') / 'migrations'
+    folder = files(_PACKAGE) / 'migrations'
     scripts = {file.name: file.read_text('utf-8') for file in folder.iterdir() if file.name.endswith('.sql')}
     return tuple(Migration(int(name[:4]), name[5:-4], script) for name, script in sorted(scripts.items()))
 
 
 @cache
-def _queries() -> Mapping[str, str]:
-    _, *parts = _NAME.split((files('harness_temporal.stores.postgres') / 'queries.sql').read_text('utf-8'))
+def _queries(package: str) -> Mapping[str, str]:
+    _, *parts = _NAME.split((files(package) / 'queries.sql').read_text('utf-8'))
     return dict(zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True))

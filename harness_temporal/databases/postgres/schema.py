@@ -6,9 +6,8 @@ import hashlib
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from harness_temporal.databases.postgres.sql import DATABASE, Migration, Row, Statements, migrations
 from harness_temporal.errors import StoreSchemaError
-from harness_temporal.stores.postgres.rows import STORE, Row
-from harness_temporal.stores.postgres.sql import Migration, Statements, migrations
 
 
 class Connection(Protocol):
@@ -53,9 +52,9 @@ async def _pending(connection: Connection, statements: Statements) -> tuple[Migr
     for row in applied:
         name = f'migration {row["version"]} ({row["name"]})'
         if row['version'] not in known:
-            raise StoreSchemaError(STORE, f'{name} was made by a newer release; upgrade `harness-temporal`.')
+            raise StoreSchemaError(DATABASE, f'{name} was made by a newer release; upgrade `harness-temporal`.')
         if row['checksum'] != known[row['version']].checksum:
-            raise StoreSchemaError(STORE, f'{name} is not the one that made this schema; released ones never change.')
+            raise StoreSchemaError(DATABASE, f'{name} did not make this schema; released ones never change.')
     return tuple(
         migration for version, migration in known.items() if version not in {row['version'] for row in applied}
     )

@@ -32,7 +32,7 @@ from harness_temporal.errors import (
 
 T = TypeVar('T')
 Work: TypeAlias = Callable[[sqlite3.Cursor, str], T]
-STORE = 'SqliteStepStore'
+DATABASE = 'SQLite'
 _MEMORY = ':memory:'
 _BUSY_SECONDS = 30.0
 """How long to wait for a lock that another connection holds."""
@@ -69,7 +69,7 @@ class SqliteDatabase:
 
     def __init__(self, database: str | Path | None, connection: sqlite3.Connection | None) -> None:
         if (database is None) == (connection is None):
-            raise ConfigurationError(f'`{STORE}` needs either `database` or `connection`.')
+            raise ConfigurationError('Give either `database` or `connection`.')
         if connection is not None:
             _check_usable_in_threads(connection)
         self._path = None if database is None else _absolute(database)
@@ -155,7 +155,7 @@ class SqliteDatabase:
 
     def _opened(self) -> sqlite3.Connection:
         if self._closed:
-            raise StoreError(STORE, 'the store is closed.')
+            raise StoreError(DATABASE, 'the store is closed.')
         if self._connection is None:
             self._connection = _connect(self._path or '')
         if not self._ready:
@@ -186,7 +186,7 @@ def _check_usable_in_threads(connection: sqlite3.Connection) -> None:
             other_thread.submit(sqlite3.Cursor, connection).result()
         except sqlite3.ProgrammingError as error:
             raise ConfigurationError(
-                f'`{STORE}` works in threads: open its `connection` with `check_same_thread=False`.'
+                'The work is done in threads: open the `connection` with `check_same_thread=False`.'
             ) from error
 
 
@@ -211,7 +211,7 @@ def _create(path: str) -> None:
         with _creating, suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except (OSError, ValueError) as error:
-        raise StoreUnavailableError(STORE, f'cannot create {path!r}: {error}') from error
+        raise StoreUnavailableError(DATABASE, f'cannot create {path!r}: {error}') from error
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -268,12 +268,12 @@ def _mapped_errors(path: str | None) -> Generator[None]:
         code = _primary_code(error)
         reason = f'{path or "the given connection"}: {error}.'
         if code in _UNAVAILABLE:
-            raise StoreUnavailableError(STORE, reason) from error
+            raise StoreUnavailableError(DATABASE, reason) from error
         if code in _CORRUPT:
-            raise StoreCorruptionError(STORE, reason) from error
+            raise StoreCorruptionError(DATABASE, reason) from error
         if code == sqlite3.SQLITE_TOOBIG:
             raise NotStorableError('A record', f'a value is too large for SQLite: {error}.') from error
-        raise StoreError(STORE, reason) from error
+        raise StoreError(DATABASE, reason) from error
 
 
 def _primary_code(error: sqlite3.Error) -> int | None:
@@ -296,7 +296,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
             except sqlite3.OperationalError as error:
                 if _primary_code(error) != sqlite3.SQLITE_ERROR:
                     raise
-                raise StoreSchemaError(STORE, f'migration {version} does not fit this database: {error}.') from error
+                raise StoreSchemaError(DATABASE, f'migration {version} does not fit this database: {error}.') from error
 
 
 def _apply(cursor: sqlite3.Cursor, version: int) -> None:
@@ -326,16 +326,16 @@ def _pending(cursor: sqlite3.Cursor) -> list[int]:
         applied = dict(cursor.execute('SELECT version, checksum FROM harness_temporal_schema'))
     for version, checksum in applied.items():
         if version not in known:
-            raise StoreSchemaError(STORE, f'the schema has version {version}, which a newer release made.')
+            raise StoreSchemaError(DATABASE, f'the schema has version {version}, which a newer release made.')
         if checksum != _checksum(known[version]):
-            raise StoreSchemaError(STORE, f'migration {version} is not the one that made this database.')
+            raise StoreSchemaError(DATABASE, f'migration {version} is not the one that made this database.')
     return [version for version in known if version not in applied]
 
 
 @cache
 def _migrations() -> dict[int, str]:
     """Return the scripts by version, in order."""
-    folder = resources.files('harness_temporal.stores') / 'sqlite_schema'
+    folder = resources.files('harness_temporal.databases') / 'sqlite_schema'
     scripts = {int(file.name[:4]): file.read_text('utf-8') for file in folder.iterdir() if file.name.endswith('.sql')}
     return dict(sorted(scripts.items()))
 

@@ -1,0 +1,1 @@
+"""PostgreSQL: the schema and the connections that stores of several kinds share."""
