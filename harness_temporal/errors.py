@@ -131,6 +131,50 @@ class HistoryMissingError(StoreCorruptionError):
     """A snapshot extends a history that the store does not hold."""
 
 
+class StoreAccessError(StoreError):
+    """A store refuses these credentials, or they may not do this."""
+
+
+class InvalidMediaUriError(HarnessError, ValueError):
+    """Something is not the URI of a blob."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f'{uri[:200]!r} is not a media URI; one is `media+sha256://` and 64 hexadecimal digits.')
+        self.uri = uri
+
+
+class MediaNotFoundError(StoreError, LookupError):
+    """A media store does not hold a blob."""
+
+    def __init__(self, store: str, uri: str) -> None:
+        super().__init__(store, f'there is no blob {uri}.')
+        self.uri = uri
+
+
+class MediaCorruptionError(StoreCorruptionError):
+    """A blob is not what its URI says."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__('media', f'the blob {uri} is damaged: {reason}')
+        self.uri = uri
+
+
+class RunImportError(HarnessError):
+    """A run of another library's store cannot be imported as it is."""
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f'Run {run_id[:220]!r} cannot be imported: {reason}')
+        self.run_id = run_id
+
+
+class ExternalContentError(RunImportError):
+    """Content that a message refers to is missing, damaged, or referred to in an unknown form."""
+
+    def __init__(self, run_id: str, uri: str, reason: str) -> None:
+        super().__init__(run_id, f'the content {uri!r} {reason}')
+        self.uri = uri
+
+
 PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     ConfigurationError,
     PluginMissingError,
@@ -145,5 +189,11 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     StoreSchemaError,
     StoreCorruptionError,
     HistoryMissingError,
+    StoreAccessError,
+    InvalidMediaUriError,
+    MediaNotFoundError,
+    MediaCorruptionError,
+    RunImportError,
+    ExternalContentError,
 )
 """The errors that another attempt cannot mend, each by its exact class. Every other one is worth a retry."""

@@ -64,10 +64,24 @@ class _Write:
     error: Exception | None = None
 
 
+@dataclass(frozen=True)
+class Schema:
+    """The tables of one kind of store."""
+
+    part: str
+    """The name under which the database keeps what was applied, and the folder of the migrations up to a colon."""
+    table: str = ''
+    """What `{table}` is in the migrations."""
+
+    def script(self, version: int) -> str:
+        """Return a migration as it is run."""
+        return _migrations(self.part.partition(':')[0])[version].replace('{table}', self.table)
+
+
 class SqliteDatabase:
     """Runs one transaction at a time in a worker thread, on a file of its own or on a given connection."""
 
-    def __init__(self, database: str | Path | None, connection: sqlite3.Connection | None) -> None:
+    def __init__(self, database: str | Path | None, connection: sqlite3.Connection | None, *schemas: Schema) -> None:
         if (database is None) == (connection is None):
             raise ConfigurationError('Give either `database` or `connection`.')
         if connection is not None:
@@ -76,12 +90,18 @@ class SqliteDatabase:
         self._connection = connection
         self._encoding = ''
         self._synchronous = ''
+        self._schemas = list(schemas)
         self._ready = False
         self._closed = False
         self._lock = threading.Lock()
         self._waiting: deque[_Write] = deque()
         # Callers wait for their turn in the event loop, so that they take no threads from its other users.
         self._turn = RunVar[CapacityLimiter]('turn')
+
+    def add_schema(self, schema: Schema) -> None:
+        """Have more tables. For another store on the same database, before it is used."""
+        self._schemas.append(schema)
+        self._ready = False
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` in one transaction. It gets a cursor of plain tuples and the encoding of text read as bytes."""
@@ -160,7 +180,8 @@ class SqliteDatabase:
             self._connection = _connect(self._path or '')
         if not self._ready:
             self._encoding = _encoding(self._connection)
-            _migrate(self._connection)
+            for schema in self._schemas:
+                _migrate(self._connection, schema)
             # A caller's open transaction may still take the tables back.
             self._ready = not self._connection.in_transaction
         return self._connection
@@ -285,25 +306,26 @@ def _primary_code(error: sqlite3.Error) -> int | None:
 # --- migrations ---
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    if not _pending(sqlite3.Cursor(connection)):
+def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
+    if not _pending(sqlite3.Cursor(connection), schema):
         return
     with _transaction(connection, write=True) as cursor:
         # Another process may have been faster.
-        for version in _pending(cursor):
+        for version in _pending(cursor, schema):
             try:
-                _apply(cursor, version)
+                _apply(cursor, schema, version)
             except sqlite3.OperationalError as error:
                 if _primary_code(error) != sqlite3.SQLITE_ERROR:
                     raise
-                raise StoreSchemaError(DATABASE, f'migration {version} does not fit this database: {error}.') from error
+                name = f'migration {version} of {schema.part!r}'
+                raise StoreSchemaError(DATABASE, f'{name} does not fit this database: {error}.') from error
 
 
-def _apply(cursor: sqlite3.Cursor, version: int) -> None:
-    script = _migrations()[version]
+def _apply(cursor: sqlite3.Cursor, schema: Schema, version: int) -> None:
+    script = schema.script(version)
     cursor.execute(
-        'CREATE TABLE IF NOT EXISTS harness_temporal_schema'
-        ' (version INTEGER PRIMARY KEY, checksum BLOB NOT NULL, applied_at INTEGER NOT NULL)'
+        'CREATE TABLE IF NOT EXISTS harness_temporal_schema (part TEXT NOT NULL, version INTEGER NOT NULL,'
+        ' checksum BLOB NOT NULL, applied_at INTEGER NOT NULL, PRIMARY KEY (part, version))'
     )
     statement = ''
     # Not `executescript`: it commits the open transaction.
@@ -313,29 +335,31 @@ def _apply(cursor: sqlite3.Cursor, version: int) -> None:
             cursor.execute(statement)
             statement = ''
     cursor.execute(
-        'INSERT INTO harness_temporal_schema (version, checksum, applied_at) VALUES (?, ?, ?)',
-        (version, _checksum(script), time.time_ns() // 1000),
+        'INSERT INTO harness_temporal_schema (part, version, checksum, applied_at) VALUES (?, ?, ?, ?)',
+        (schema.part, version, _checksum(script), time.time_ns() // 1000),
     )
 
 
-def _pending(cursor: sqlite3.Cursor) -> list[int]:
+def _pending(cursor: sqlite3.Cursor, schema: Schema) -> list[int]:
     """Return the versions that the database lacks, after checking those it has."""
-    known = _migrations()
+    known = _migrations(schema.part.partition(':')[0])
     applied: dict[int, bytes] = {}
     if cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'harness_temporal_schema'").fetchone():
-        applied = dict(cursor.execute('SELECT version, checksum FROM harness_temporal_schema'))
+        query = 'SELECT version, checksum FROM harness_temporal_schema WHERE part = ?'
+        applied = dict(cursor.execute(query, [schema.part]))
     for version, checksum in applied.items():
+        name = f'version {version} of {schema.part!r}'
         if version not in known:
-            raise StoreSchemaError(DATABASE, f'the schema has version {version}, which a newer release made.')
-        if checksum != _checksum(known[version]):
-            raise StoreSchemaError(DATABASE, f'migration {version} is not the one that made this database.')
+            raise StoreSchemaError(DATABASE, f'the schema has {name}, which a newer release made.')
+        if checksum != _checksum(schema.script(version)):
+            raise StoreSchemaError(DATABASE, f'the migration to {name} is not the one that made this database.')
     return [version for version in known if version not in applied]
 
 
 @cache
-def _migrations() -> dict[int, str]:
+def _migrations(part: str) -> dict[int, str]:
     """Return the scripts by version, in order."""
-    folder = resources.files('harness_temporal.databases') / 'sqlite_schema'
+    folder = resources.files('harness_temporal.databases') / 'sqlite_schema' / part
     scripts = {int(file.name[:4]): file.read_text('utf-8') for file in folder.iterdir() if file.name.endswith('.sql')}
     return dict(sorted(scripts.items()))
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from harness_temporal.databases.sqlite import SqliteDatabase
+from harness_temporal.databases.sqlite import Schema, SqliteDatabase
 from harness_temporal.errors import DuplicateRunError, HistoryMissingError, StoreCorruptionError
 from harness_temporal.history import stored_message
 from harness_temporal.ledger import advance
@@ -61,7 +61,7 @@ class SqliteStepStore(BaseStepStore):
         max_snapshots_per_run: int | None = None,
     ) -> None:
         super().__init__(max_snapshots_per_run=max_snapshots_per_run)
-        self._database = SqliteDatabase(database, connection)
+        self._database = SqliteDatabase(database, connection, Schema('steps'))
 
     async def aclose(self) -> None:
         """Close the store, and its connection unless it was given. A closed store cannot be used again."""

@@ -1,4 +1,4 @@
-"""The conformance suite of `StepStore`, for stores of this package and of others.
+"""The conformance suites of `StepStore` and of media stores, for stores of this package and of others.
 
 A store that passes can be used wherever this package takes one. In a test module:
 
@@ -25,7 +25,7 @@ A store that passes can be used wherever this package takes one. In a test modul
                 await store.aclose()
 
 It needs `pytest` and `pytest-asyncio`, in its strict or its auto mode. To take the rules of one topic only, derive from
-that topic's class.
+that topic's class. `MediaStoreConformance` is used in the same way, with a fixture `open_media`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             'content',
             'effects',
             'events',
+            'media',
             'reopening',
             'responses',
             'retention',
@@ -57,6 +58,7 @@ from harness_temporal.testing.concurrency import ConcurrencyConformance  # noqa:
 from harness_temporal.testing.content import ContentConformance  # noqa: E402
 from harness_temporal.testing.effects import EffectsConformance  # noqa: E402
 from harness_temporal.testing.events import EventsConformance  # noqa: E402
+from harness_temporal.testing.media import MediaStoreConformance, OpenMediaStore  # noqa: E402
 from harness_temporal.testing.reopening import ReopeningConformance  # noqa: E402
 from harness_temporal.testing.responses import ResponsesConformance  # noqa: E402
 from harness_temporal.testing.retention import RetentionConformance  # noqa: E402
@@ -69,6 +71,8 @@ __all__ = [
     'ContentConformance',
     'EffectsConformance',
     'EventsConformance',
+    'MediaStoreConformance',
+    'OpenMediaStore',
     'OpenStore',
     'ReopeningConformance',
     'ResponsesConformance',

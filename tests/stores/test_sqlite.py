@@ -518,7 +518,7 @@ async def test_file_that_is_no_database_is_corruption_and_stays_as_it_is(databas
 @pytest.mark.parametrize(
     ('damage', 'message'),
     [
-        ("INSERT INTO harness_temporal_schema VALUES (2, x'00', 0)", 'newer release'),
+        ("INSERT INTO harness_temporal_schema VALUES ('steps', 2, x'00', 0)", 'newer release'),
         ("UPDATE harness_temporal_schema SET checksum = x'00'", 'not the one that made this database'),
     ],
     ids=['newer', 'edited'],
@@ -541,11 +541,11 @@ async def test_schema_of_another_release_is_refused(database: Path, damage: str,
 async def test_migration_that_fails_half_way_leaves_nothing_and_the_next_opening_works(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released = sqlite_database._migrations()
+    released = sqlite_database._migrations('steps')
     broken = {**released, 2: 'CREATE TABLE half (a);\nCREATE TABLE runs (b);\n'}
     store = SqliteStepStore(database)
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_database, '_migrations', lambda: broken)
+        patch.setattr(sqlite_database, '_migrations', lambda part: broken)
         with pytest.raises(StoreSchemaError, match='migration 2'):
             await store.append_event(an_event())
     with closing(sqlite3.connect(database)) as connection:

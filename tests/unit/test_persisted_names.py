@@ -225,7 +225,7 @@ async def test_tables_of_sqlite(tmp_path: Path) -> None:
         found: dict[str, set[str]] = {}
         for table, column in rows:
             found.setdefault(table, set()).add(column)
-    assert found == as_sets({**TABLES, 'harness_temporal_schema': 'version checksum applied_at'})
+    assert found == as_sets({**TABLES, 'harness_temporal_schema': 'part version checksum applied_at'})
 
 
 @pytest.mark.postgres
