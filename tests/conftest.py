@@ -12,6 +12,7 @@ import pytest
 
 from tests.mongo_server import mongo_url
 from tests.postgres_server import postgres_dsn
+from tests.s3_server import Bucket, S3Server, new_bucket, s3_server
 
 
 def missing_service(reason: str) -> NoReturn:
@@ -45,3 +46,23 @@ def mongo() -> Iterator[str]:
         except (RuntimeError, OSError) as error:
             missing_service(f'no MongoDB: {error}')
         yield url
+
+
+@pytest.fixture(scope='session')
+def s3() -> Iterator[S3Server]:
+    """Yield one server for the session, or for the worker of `pytest-xdist`."""
+    if find_spec('boto3') is None:
+        missing_service('boto3 is not installed')
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(s3_server())
+        except (RuntimeError, OSError) as error:
+            missing_service(f'no S3: {error}')
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> Iterator[Bucket]:
+    """Yield an empty bucket."""
+    with new_bucket(s3) as bucket:
+        yield bucket

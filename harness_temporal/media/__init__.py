@@ -13,6 +13,7 @@ from harness_temporal.media.context import (
     make_static_public_url,
 )
 from harness_temporal.media.disk import DiskMediaStore
+from harness_temporal.media.externalizer import MediaExternalizer
 from harness_temporal.media.protocol import BaseMediaStore, MediaStore
 from harness_temporal.media.sqlite import SqliteMediaStore
 from harness_temporal.media.uri import media_uri
@@ -27,6 +28,7 @@ __all__ = [
     'BaseMediaStore',
     'DiskMediaStore',
     'KeyStrategy',
+    'MediaExternalizer',
     'MediaContext',
     'MediaStore',
     'PublicUrlResolver',

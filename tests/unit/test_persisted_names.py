@@ -225,7 +225,8 @@ async def test_tables_of_sqlite(tmp_path: Path) -> None:
         found: dict[str, set[str]] = {}
         for table, column in rows:
             found.setdefault(table, set()).add(column)
-    assert found == as_sets({**TABLES, 'harness_temporal_schema': 'part version checksum applied_at'})
+    media = {'media': 'digest data media_type metadata touched_at'}
+    assert found == as_sets({**TABLES, **media, 'harness_temporal_schema': 'part version checksum applied_at'})
 
 
 @pytest.mark.postgres
@@ -249,6 +250,10 @@ async def test_tables_of_postgres(postgres: str) -> None:
     found: dict[str, set[str]] = {}
     for table, column in rows:
         found.setdefault(table, set()).add(column)
-    assert found == as_sets(
-        {**TABLES, 'tool_effects': f'{EFFECTS} revision', 'schema_versions': 'version name checksum applied_at'}
-    )
+    own = {
+        'tool_effects': f'{EFFECTS} revision',
+        'schema_versions': 'version name checksum applied_at',
+        'media': 'digest size media_type metadata touched_at',
+        'media_chunks': 'digest index data',
+    }
+    assert found == as_sets({**TABLES, **own})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
@@ -22,6 +22,8 @@ from harness_temporal.errors import (
     StoreSchemaError,
     StoreUnavailableError,
 )
+
+T = TypeVar('T')
 
 _PAUSES = (0.005, 0.02, 0.1, 0.4)
 """Seconds to wait, on average, before a statement is repeated."""
@@ -81,7 +83,10 @@ class _Pool(Awaitable[object], Protocol):
 
 
 class Connections:
-    """Runs statements on the connections of a pool, one connection for each call. Belongs to one event loop."""
+    """Runs statements on the connections of a pool, one connection for each call. Belongs to one event loop.
+
+    Stores of several kinds may share it: each has its own queries, for the same schema.
+    """
 
     def __init__(
         self,
@@ -107,23 +112,29 @@ class Connections:
         self._is_closed = False
         self._last_use = 0.0
 
+    @property
+    def schema(self) -> str:
+        """The name of the schema."""
+        return self._statements.schema_name
+
     async def fetch(self, query: str, *arguments: object, repeatable: bool = True) -> list[Row]:
         """Run one statement, which is a transaction of its own, and return its rows.
 
         It is run again if it was rolled back for another's sake and, if it is `repeatable`, when its connection broke.
         """
-        with _translated():
-            for pause in _PAUSES:
-                try:
-                    return await self._fetch(query, arguments)
-                except _ROLLED_BACK:
-                    pass
-                except _LOST as error:
-                    # A `ValueError` is the driver's refusal of an argument or a setting.
-                    if not repeatable or isinstance(error, ValueError):
-                        raise
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-            return await self._fetch(query, arguments)
+        return await self._repeated(lambda connection: connection.fetch(query, *arguments), repeatable=repeatable)
+
+    async def transact(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run `work` in one transaction, on one connection that it has for itself, and return what it returns.
+
+        It is run again where `fetch` would run a statement again, so doing it twice must be the same as doing it once.
+        """
+
+        async def in_transaction(connection: Connection) -> T:
+            async with connection.transaction(isolation='read_committed'):
+                return await work(connection)
+
+        return await self._repeated(in_transaction, repeatable=True)
 
     async def aclose(self) -> None:
         """Close for good; a given pool stays open."""
@@ -136,16 +147,30 @@ class Connections:
                 await asyncio.wait_for(own_pool.close(), self._acquire_timeout)
         self._is_closed = True
 
-    async def _fetch(self, query: str, arguments: tuple[object, ...]) -> list[Row]:
+    async def _repeated(self, work: Callable[[Connection], Awaitable[T]], *, repeatable: bool) -> T:
+        with _translated():
+            for pause in _PAUSES:
+                try:
+                    return await self._run(work)
+                except _ROLLED_BACK:
+                    pass
+                except _LOST as error:
+                    # A `ValueError` is the driver's refusal of an argument or a setting.
+                    if not repeatable or isinstance(error, ValueError):
+                        raise
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+            return await self._run(work)
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         loop = asyncio.get_running_loop()
         if loop.time() - self._last_use > _QUIET_SECONDS:
             # The pool gives out a dead connection as long as the loop has not seen that the server closed it.
             for _ in range(_LOOP_TURNS):
                 await asyncio.sleep(0)
         async with self._acquired(await self._ready_pool()) as connection:
-            rows = await connection.fetch(query, *arguments)
+            result = await work(connection)
         self._last_use = loop.time()
-        return rows
+        return result
 
     async def _ready_pool(self) -> _Pool:
         self._check_usable()

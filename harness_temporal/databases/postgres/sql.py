@@ -43,6 +43,7 @@ class Statements:
             raise ConfigurationError(
                 f'`schema` must be 1 to 63 of `a-z 0-9 _` and not start with a digit, got {schema!r}.'
             )
+        self.schema_name = schema
         # Quoted, because the name may be a word of SQL.
         self.schema = f'"{schema}"'
         texts = {**_queries(_PACKAGE), **_queries(package)}
