@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -36,6 +36,7 @@ Indexes: TypeAlias = Mapping[str, Sequence[pymongo.IndexModel]]
 
 _INDEX_TIMEOUT = 600.0
 """Seconds for the indexes, which take long where the collections are full. A build that is cut off starts anew."""
+_ASKED_AT_ONCE = 250
 _COMMITS = 5
 """How often a commit is sent whose answer is lost."""
 _OLDEST_WIRE_VERSION = 13
@@ -47,6 +48,8 @@ _DUPLICATE_KEY = 11000
 _NOT_ALLOWED = (13, 18, 8000)
 _OTHER_INDEX = (67, 85, 86)
 _TOO_LARGE = (10334, 17280, 17419, 17420)
+_SNAPSHOT_UNAVAILABLE = 246
+"""The server cannot read from a snapshot at the moment, for example while it makes a collection."""
 
 
 class Database:
@@ -94,17 +97,71 @@ class Database:
             cursor = found.find(query, projection=fields, sort=sort, limit=bounded)
             return await cursor.to_list()
 
-    async def add(self, collection: str, documents: Sequence[Document]) -> None:
-        """Insert the documents that are not there. Unlike `commit` it may insert some and fail."""
-        if not documents:
-            return
+    async def named(
+        self, collection: str, names: Iterable[Any], *, fields: Sequence[str] | None = None
+    ) -> dict[Any, Document]:
+        """Return the documents with these identities, however many, each as it was at a moment of its own."""
+        rest = list(names)
+        found: dict[Any, Document] = {}
+        while rest:
+            asked, rest = rest[:_ASKED_AT_ONCE], rest[_ASKED_AT_ONCE:]
+            documents = await self.find(collection, {'_id': {'$in': asked}}, fields=fields)
+            found |= {document['_id']: document for document in documents}
+        return found
+
+    async def counts(self, collection: str, field: str, values: Sequence[bytes]) -> dict[bytes, int]:
+        """Return how many documents have each of these bytes in a field, without those that none has."""
+        # The type is what some indexes are limited to, so that the server sees that it can use them.
+        matching = {'$match': {field: {'$in': list(values), '$type': 'binData'}}}
+        counting = {'$group': {'_id': f'${field}', 'count': {'$sum': 1}}}
         with _translated(self._timeout):
-            target = (await self._open()).get_collection(collection)
-            try:
-                await target.insert_many(documents, ordered=False)
-            except mongo.BulkWriteError as error:
-                if _codes(error) != {_DUPLICATE_KEY}:
-                    raise
+            cursor = await (await self._open())[collection].aggregate([matching, counting])
+            return {item['_id']: item['count'] for item in await cursor.to_list()}
+
+    async def insert(self, collection: str, document: Document) -> None:
+        """Insert a document."""
+        with _translated(self._timeout):
+            await (await self._open())[collection].insert_one(document)
+
+    async def put(self, collection: str, documents: Iterable[Document], *, touched_at: int) -> None:
+        """Insert the documents that are not there, in this order, and touch those that are. May do a part and fail."""
+        operations = [
+            pymongo.UpdateOne(
+                {'_id': document['_id']},
+                {
+                    '$setOnInsert': {name: value for name, value in document.items() if name != '_id'},
+                    '$max': {'touched_at': touched_at},
+                },
+                upsert=True,
+            )
+            for document in documents
+        ]
+        with _translated(self._timeout):
+            target = (await self._open())[collection]
+            while operations:
+                try:
+                    await target.bulk_write(operations)
+                    return
+                except mongo.BulkWriteError as error:
+                    if _codes(error) != {_DUPLICATE_KEY}:
+                        raise
+                    # Another writer came between the server's search and its insert. Now there is one to find.
+                    operations = operations[_first_error(error) :]
+
+    async def touch(self, collection: str, names: Sequence[Any], *, touched_at: int) -> bool:
+        """Note that documents were used; false if one of them is not there."""
+        # Not to an earlier time, which the clock of another machine may give.
+        touched = {'$max': {'touched_at': touched_at}}
+        with _translated(self._timeout):
+            target = (await self._open())[collection]
+            # Not one update of many, which a driver does not repeat when the primary changes.
+            result = await target.bulk_write([pymongo.UpdateOne({'_id': name}, touched) for name in names])
+            return result.matched_count == len(names)
+
+    async def delete(self, collection: str, query: Mapping[str, Any]) -> int:
+        """Delete documents, each by itself, and return how many."""
+        with _translated(self._timeout):
+            return (await (await self._open())[collection].delete_many(query)).deleted_count
 
     async def use(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
         """Do one thing with the database."""
@@ -119,13 +176,13 @@ class Database:
             database = await self._open()
         with _translated(_INDEX_TIMEOUT):
             async with self._opening:
+                for collection, models in indexes.items():
+                    if models:
+                        await self._make(database[collection], models)
                 present = await database.list_collection_names()
-                for collection in indexes.keys() - self._made:
-                    if indexes[collection]:
-                        await self._make(database[collection], indexes[collection])
-                    elif collection not in present:
-                        await _create(database, collection)
-                    self._made.add(collection)
+                for collection in indexes.keys() - present:
+                    await _create(database, collection)
+                self._made |= indexes.keys()
 
     async def transact(self, work: Callable[[AsyncDatabase[Document], AsyncClientSession], Awaitable[bool]]) -> bool:
         """Do `work` in one transaction; false, and nothing of it, if it says so or another writer was faster."""
@@ -218,6 +275,11 @@ def _codes(error: mongo.PyMongoError) -> set[int | None]:
     return {error.code} if isinstance(error, mongo.OperationFailure) else set()
 
 
+def _first_error(error: mongo.BulkWriteError) -> int:
+    details: Mapping[str, Any] = error.details or {}
+    return details['writeErrors'][0]['index']
+
+
 def _other_loop() -> StoreLoopError:
     return StoreLoopError(
         DATABASE,
@@ -256,6 +318,7 @@ def _meaning(error: Exception) -> HarnessError:
         error.has_error_label(label)
         for label in ('TransientTransactionError', 'UnknownTransactionCommitResult', 'RetryableWriteError')
     )
+    passing = passing or _SNAPSHOT_UNAVAILABLE in codes
     if isinstance(error, mongo.ConnectionFailure) or error.timeout or passing:
         return StoreUnavailableError(DATABASE, f'{reason}.')
     return StoreError(DATABASE, f'{reason}.')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness_temporal.stores.file import FileStepStore
+from harness_temporal.stores.maintenance import StoreMaintenance
 from harness_temporal.stores.memory import InMemoryStepStore
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, StepStore
 from harness_temporal.stores.sqlite import SqliteStepStore
@@ -22,6 +23,7 @@ __all__ = [
     'SnapshotRow',
     'SqliteStepStore',
     'StepStore',
+    'StoreMaintenance',
 ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeAlias
 
@@ -16,8 +17,10 @@ from harness_temporal.records import (
     ModelResponseRecord,
     RunRecord,
     StepEvent,
+    StoredMessage,
     ToolEffectRecord,
 )
+from harness_temporal.stores.external import digests_in
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 
 _Undo: TypeAlias = list[Callable[[], object]]
@@ -134,13 +137,13 @@ class InMemoryStepStore(BaseStepStore):
             kept = {id(item) for item in (*run.snapshots[-self.max_snapshots_per_run :], *complete[-1:])}
             run.snapshots = [item for item in run.snapshots if id(item) in kept]
 
-    def _bodies(self, head: bytes | None) -> list[bytes]:
-        bodies: list[bytes] = []
+    def _messages(self, head: bytes | None) -> list[StoredMessage]:
+        messages: list[StoredMessage] = []
         while head is not None:
             item = self._links[head]
-            bodies.append(item.message.body)
+            messages.append(item.message)
             head = item.parent
-        return bodies[::-1]
+        return messages[::-1]
 
     async def get_run(self, *, run_id: str) -> RunRecord | None:
         """Return the run's record."""
@@ -177,25 +180,59 @@ class InMemoryStepStore(BaseStepStore):
         ]
         if newest is not None:
             found = found[max(0, len(found) - newest) :]
-        return [SnapshotRow(snapshot, self._bodies(head)) for snapshot, head in found]
+        return [SnapshotRow(snapshot, self._messages(head)) for snapshot, head in found]
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        """Return the newest ledger entry with this tool call id."""
-        found = [
-            effect for effect in await self.list_tool_effects(run_id=run_id) if effect.tool_call_id == tool_call_id
-        ]
-        return found[-1] if found else None
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        effects = await self._read_tool_effects(run_id, unresolved=False)
+        return next((effect for effect in reversed(effects) if effect.tool_call_id == tool_call_id), None)
 
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return all ledger entries of the run."""
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
         run = self._runs.get(run_id)
-        return sorted(run.effects.values(), key=lambda effect: effect.seq or 0) if run else []
+        effects = sorted(run.effects.values(), key=lambda effect: effect.seq or 0) if run else []
+        return [effect for effect in effects if effect.status == 'started' or not unresolved]
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return the entries whose effect may or may not have happened."""
-        return [effect for effect in await self.list_tool_effects(run_id=run_id) if effect.status == 'started']
-
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
-        """Return the run's latest recorded model response if it is the one under `key`."""
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
         run = self._runs.get(run_id)
         return run.response if run and run.response and run.response.key == key else None
+
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        runs = [run for run in await self.list_runs() if run.started_at < started_before]
+        later = [run for run in runs if after is None or run.run_id > after]
+        return sorted(later, key=lambda run: run.run_id)[:limit]
+
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        if idle_since is not None and any(self._last_activity(run_id) >= idle_since for run_id in run_ids):
+            return False
+        for run_id in run_ids:
+            self._records.pop(run_id, None)
+            self._runs.pop(run_id, None)
+        return True
+
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        used = set[bytes]()
+        for run in self._runs.values():
+            for _, head in run.snapshots:
+                while head is not None and head not in used:
+                    used.add(head)
+                    head = self._links[head].parent
+        loose = self._links.keys() - used
+        for digest in loose:
+            del self._links[digest]
+        return len(loose)
+
+    async def media_references(self) -> AsyncGenerator[str]:
+        bodies = [link.message.body for link in self._links.values()]
+        for run in self._runs.values():
+            bodies += [effect.value for effect in run.effects.values() if effect.value is not None]
+            bodies += [run.response.body] if run.response else []
+        for body in bodies:
+            for digest in digests_in(body):
+                yield digest
+
+    def _last_activity(self, run_id: str) -> datetime:
+        run = self._run(run_id)
+        moments = [event.timestamp for event in run.events]
+        moments += [snapshot.timestamp for snapshot, _ in run.snapshots]
+        moments += [effect.ended_at or effect.started_at for effect in run.effects.values()]
+        moments += [self._records[run_id].started_at] if run_id in self._records else []
+        return max(moments, default=datetime.min.replace(tzinfo=UTC))

@@ -7,22 +7,27 @@ methods; `harness_temporal.testing` is the conformance suite that says whether i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from harness_temporal.errors import ConfigurationError, InvalidRunIdError, NotStorableError
 from harness_temporal.history import decode_message, encode_history
 from harness_temporal.identity import check_run_id
+from harness_temporal.media.protocol import MediaStore
 from harness_temporal.records import (
     Batch,
     ContinuableSnapshot,
+    EncodedHistory,
     EncodedSnapshot,
     ModelResponseRecord,
     RunRecord,
     StepEvent,
+    StoredMessage,
     ToolEffectRecord,
 )
+from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, Externalizer
 
 
 @runtime_checkable
@@ -133,20 +138,32 @@ class PreparedBatch:
 
 @dataclass(frozen=True)
 class SnapshotRow:
-    """A snapshot as a backend reads it: everything but the messages, and their bodies in order."""
+    """A snapshot as a backend reads it: everything but the messages, and these as they are stored, in order."""
 
     snapshot: ContinuableSnapshot
-    bodies: Sequence[bytes]
+    messages: Sequence[StoredMessage]
 
 
 class BaseStepStore(ABC):
     """What every backend shares: checking, encoding, decoding and the one-record methods. Holds no query."""
 
-    def __init__(self, *, max_snapshots_per_run: int | None = None) -> None:
-        """Check the bound on kept snapshots per run; `None` keeps all."""
+    def __init__(
+        self,
+        *,
+        max_snapshots_per_run: int | None = None,
+        media_store: MediaStore | None = None,
+        media_threshold_bytes: int = DEFAULT_THRESHOLD,
+    ) -> None:
+        """Check the settings that all stores have. Without a media store, everything is kept in the store itself."""
         if max_snapshots_per_run is not None and max_snapshots_per_run < 1:
             raise ConfigurationError(f'`max_snapshots_per_run` must be at least 1, got {max_snapshots_per_run}.')
         self.max_snapshots_per_run = max_snapshots_per_run
+        self._externalizer = Externalizer(media_store, media_threshold_bytes)
+
+    @property
+    def media_store(self) -> MediaStore | None:
+        """Where large parts are kept."""
+        return self._externalizer.media_store
 
     # --- for a backend to implement ---
 
@@ -170,16 +187,44 @@ class BaseStepStore(ABC):
         """Return the snapshots in order; with `newest`, only that many from the end."""
 
     @abstractmethod
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None: ...
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        """Return the newest entry with this id."""
 
     @abstractmethod
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]: ...
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
+        """Return the entries in order: all, or those that have no end."""
 
     @abstractmethod
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]: ...
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
+        """Return the run's response if it is the one under `key`."""
 
     @abstractmethod
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None: ...
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        """Return runs that started before then, in an order of their ids, from the one after `after` on."""
+
+    @abstractmethod
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        """Delete all of these runs: records, events, snapshots and their keys, tool effects, responses.
+
+        With `idle_since`, if any of them had an event, a snapshot or a tool effect since then, nothing is deleted and
+        it returns false.
+        """
+
+    @abstractmethod
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        """Delete messages that no snapshot has, and return how many. Those in use since then may be spared.
+
+        A message that is part of several histories counts for each of them that goes.
+        """
+
+    @abstractmethod
+    def media_references(self) -> AsyncGenerator[str]:
+        """Yield the digests of the blobs that messages, tool effects and responses refer to, some more than once.
+
+        Raises:
+            StoreSchemaError: A newer release wrote one of them.
+            StoreCorruptionError: One cannot be read.
+        """
 
     async def aclose(self) -> None:  # noqa: B027  # most stores have nothing to release
         """Release what the store itself opened."""
@@ -189,19 +234,37 @@ class BaseStepStore(ABC):
     async def commit(self, records: Batch) -> None:
         """Write all records of one moment in one transaction. See `StepStore.commit`."""
         if records:
-            await self._write(prepare(records))
+            await self._write(await self._stored(prepare(records)))
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         """Return the newest snapshot; by default the newest complete one."""
         rows = await self._read_snapshots(run_id, include_interrupted=include_interrupted, newest=1)
-        return _decoded(rows[-1]) if rows else None
+        return await self._loaded(rows[-1]) if rows else None
 
     async def list_snapshots(
         self, *, run_id: str, include_interrupted: bool = False, limit: int | None = None
     ) -> list[ContinuableSnapshot]:
         """Return the kept snapshots in order; with `limit`, the newest of them."""
         rows = await self._read_snapshots(run_id, include_interrupted=include_interrupted, newest=limit)
-        return [_decoded(row) for row in rows]
+        return [await self._loaded(row) for row in rows]
+
+    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        """Return the newest ledger entry with this tool call id."""
+        record = await self._read_tool_effect(run_id, tool_call_id)
+        return await self._with_value(record) if record else None
+
+    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return all ledger entries of the run."""
+        return [await self._with_value(item) for item in await self._read_tool_effects(run_id, unresolved=False)]
+
+    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+        """Return the entries whose effect may or may not have happened."""
+        return [await self._with_value(item) for item in await self._read_tool_effects(run_id, unresolved=True)]
+
+    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+        """Return the run's latest recorded model response if it is the one under `key`."""
+        record = await self._read_model_response(run_id, key)
+        return replace(record, body=await self._externalizer.restore(record.body, run_id)) if record else None
 
     async def register_run(self, record: RunRecord) -> None:
         """Commit one run record."""
@@ -218,6 +281,44 @@ class BaseStepStore(ABC):
     async def record_tool_effect(self, record: ToolEffectRecord) -> None:
         """Commit one ledger entry."""
         await self.commit([record])
+
+    # --- bodies ---
+
+    async def _stored(self, batch: PreparedBatch) -> PreparedBatch:
+        """Store what is large elsewhere. What refers to it is written after that."""
+        store = self._externalizer.store
+        return replace(
+            batch,
+            effects=[
+                item if item.value is None else replace(item, value=await store(item.value)) for item in batch.effects
+            ],
+            snapshots=[replace(item, history=await self._stored_history(item.history)) for item in batch.snapshots],
+            responses=[replace(item, body=await store(item.body)) for item in batch.responses],
+        )
+
+    async def _stored_history(self, history: EncodedHistory) -> EncodedHistory:
+        if self._externalizer.media_store is None:
+            return history
+        # A history comes by with every step, and hardly any of its messages is large.
+        threshold = self._externalizer.threshold
+        large = [index for index, item in enumerate(history.links) if len(item.message.body) >= threshold]
+        if not large:
+            return history
+        links = list(history.links)
+        for index in large:
+            message = links[index].message
+            stored = StoredMessage(message.digest, await self._externalizer.store(message.body, message.digest))
+            links[index] = replace(links[index], message=stored)
+        return replace(history, links=tuple(links))
+
+    async def _loaded(self, row: SnapshotRow) -> ContinuableSnapshot:
+        messages = [await self._externalizer.restore_message(message, row.snapshot.run_id) for message in row.messages]
+        return replace(row.snapshot, messages=[decode_message(message.body) for message in messages])
+
+    async def _with_value(self, record: ToolEffectRecord) -> ToolEffectRecord:
+        if record.value is None:
+            return record
+        return replace(record, value=await self._externalizer.restore(record.value, record.run_id))
 
 
 def prepare(records: Batch) -> PreparedBatch:
@@ -261,10 +362,6 @@ def is_possible_run_id(run_id: str) -> bool:
     except InvalidRunIdError:
         return False
     return True
-
-
-def _decoded(row: SnapshotRow) -> ContinuableSnapshot:
-    return replace(row.snapshot, messages=[decode_message(body) for body in row.bodies])
 
 
 def _check_number(number: int, where: str) -> None:

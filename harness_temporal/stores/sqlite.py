@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, cast
 
 from harness_temporal.databases.sqlite import Schema, SqliteDatabase
 from harness_temporal.errors import DuplicateRunError, HistoryMissingError, StoreCorruptionError
-from harness_temporal.history import stored_message
 from harness_temporal.ledger import advance
+from harness_temporal.media.sqlite import SqliteMediaStore
 from harness_temporal.records import (
     ContinuableSnapshot,
     EncodedHistory,
@@ -21,8 +21,11 @@ from harness_temporal.records import (
     ModelResponseRecord,
     RunRecord,
     StepEvent,
+    StoredMessage,
     ToolEffectRecord,
 )
+from harness_temporal.stores.external import digests_in
+from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 from harness_temporal.text import escape, unescape
 
@@ -51,6 +54,8 @@ class SqliteStepStore(BaseStepStore):
         database: The file, or `':memory:'`. A new file is readable by its owner only.
         connection: An open connection instead, made with `check_same_thread=False`.
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
+        media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
+        media_threshold_bytes: How large a binary or text part has to be for that.
     """
 
     def __init__(
@@ -59,9 +64,15 @@ class SqliteStepStore(BaseStepStore):
         *,
         connection: sqlite3.Connection | None = None,
         max_snapshots_per_run: int | None = None,
+        media_store: MediaStoreChoice = 'default',
+        media_threshold_bytes: int = DEFAULT_THRESHOLD,
     ) -> None:
-        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
         self._database = SqliteDatabase(database, connection, Schema('steps'))
+        super().__init__(
+            max_snapshots_per_run=max_snapshots_per_run,
+            media_store=SqliteMediaStore(self._database) if media_store == 'default' else media_store,
+            media_threshold_bytes=media_threshold_bytes,
+        )
 
     async def aclose(self) -> None:
         """Close the store, and its connection unless it was given. A closed store cannot be used again."""
@@ -96,18 +107,59 @@ class SqliteStepStore(BaseStepStore):
             lambda cursor, encoding: _Session(cursor, encoding).snapshots(condition, run_id, _bounded(newest))
         )
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         condition = 'run_id = ? AND tool_call_id = ? ORDER BY seq DESC LIMIT 1'
         return _first(await self._find(_EFFECTS, condition, run_id, tool_call_id))
 
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        return await self._find(_EFFECTS, 'run_id = ? ORDER BY seq', run_id)
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
+        status = "AND status = 'started'" if unresolved else ''
+        return await self._find(_EFFECTS, f'run_id = ? {status} ORDER BY seq', run_id)
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        return await self._find(_EFFECTS, "run_id = ? AND status = 'started' ORDER BY seq", run_id)
-
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
         return _first(await self._find(_RESPONSES, 'run_id = ? AND key = ?', run_id, key))
+
+    # --- retention ---
+
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        condition = 'run_id > ? AND started_at < ? ORDER BY run_id LIMIT ?'
+        return await self._find(_RUNS, condition, after or '', started_before, limit)
+
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        done = False
+
+        def work(cursor: sqlite3.Cursor, encoding: str) -> None:
+            nonlocal done
+            done = _Session(cursor, encoding).delete_runs(run_ids, idle_since)
+
+        await self._database.write(work, durable=True)
+        return done
+
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        """Delete messages that no snapshot has, however young: nobody writes meanwhile.
+
+        It goes through all links in one transaction, because indexes by which fewer would do cost more at every commit.
+        """
+        count = 0
+
+        def work(cursor: sqlite3.Cursor, encoding: str) -> None:
+            nonlocal count
+            count = cursor.execute(_COLLECT_LINKS).rowcount
+            if count:
+                cursor.execute(_COLLECT_MESSAGES)
+
+        await self._database.write(work, durable=False)
+        return count
+
+    async def media_references(self) -> AsyncGenerator[str]:
+        for table, column in (('messages', 'body'), ('tool_effects', 'value'), ('model_responses', 'body')):
+            query, last = _EXTERNAL.format(table=table, column=column), 0
+            while rows := await self._database.read(
+                lambda cursor, encoding, query=query, last=last: cursor.execute(query, (last,)).fetchall()
+            ):
+                for _, body in rows:
+                    for digest in digests_in(body):
+                        yield digest
+                last = rows[-1][0]
 
     async def _find(self, table: _Table[T], condition: str, *parameters: object) -> list[T]:
         return await self._database.read(
@@ -128,13 +180,13 @@ class _Session:
 
     def snapshots(self, condition: str, *parameters: object) -> list[SnapshotRow]:
         """Return in ascending order the snapshots that `condition` gives in descending order."""
-        links: dict[bytes, tuple[bytes | None, bytes]] = {}
+        links: dict[bytes, tuple[bytes | None, StoredMessage]] = {}
         for digest, parent, message, body in self._execute(_HISTORIES.format(condition), *parameters):
-            if body is None or stored_message(body).digest != message:
-                raise StoreCorruptionError(_STORE, f'the message {message.hex()} is missing or damaged.')
-            links[digest] = parent, body
+            if body is None:
+                raise StoreCorruptionError(_STORE, f'the message {message.hex()} is missing.')
+            links[digest] = parent, StoredMessage(message, body)
         rows = self.find(_SNAPSHOTS, condition, *parameters)
-        return [SnapshotRow(snapshot, _bodies(links, head)) for snapshot, head in reversed(rows)]
+        return [SnapshotRow(snapshot, _history(links, head)) for snapshot, head in reversed(rows)]
 
     def write(self, batch: PreparedBatch, max_snapshots_per_run: int | None) -> None:
         for run in batch.runs:
@@ -147,6 +199,17 @@ class _Session:
             self._save(snapshot, max_snapshots_per_run)
         for response in batch.responses:
             self._insert(_RESPONSES, vars(response), verb='REPLACE')
+
+    def delete_runs(self, run_ids: Sequence[str], idle_since: datetime | None) -> bool:
+        if idle_since is not None and any(self._is_active(run_id, idle_since) for run_id in run_ids):
+            return False
+        for run_id in run_ids:
+            for table in _OF_A_RUN:
+                self._execute(f'DELETE FROM {table} WHERE run_id = ?', run_id)
+        return True
+
+    def _is_active(self, run_id: str, since: datetime) -> bool:
+        return self._execute(_IS_ACTIVE, run_id, since, run_id, since, run_id, since, run_id, since).fetchone()[0]
 
     def _register(self, run: RunRecord) -> None:
         known = _first(self.find(_RUNS, 'run_id = ?', run.run_id))
@@ -234,6 +297,41 @@ WITH RECURSIVE walk (digest, parent, message) AS (
 )
 SELECT walk.digest, walk.parent, walk.message, CAST(messages.body AS BLOB)
 FROM walk LEFT JOIN messages ON messages.digest = walk.message
+"""
+
+_OF_A_RUN = (
+    'runs',
+    'run_sequences',
+    'events',
+    'snapshots',
+    'snapshot_idempotency_keys',
+    'tool_effects',
+    'model_responses',
+)
+
+_IS_ACTIVE = """
+SELECT EXISTS (SELECT 1 FROM runs WHERE run_id = ? AND started_at >= ?)
+  OR EXISTS (SELECT 1 FROM events WHERE run_id = ? AND timestamp >= ?)
+  OR EXISTS (SELECT 1 FROM snapshots WHERE run_id = ? AND timestamp >= ?)
+  OR EXISTS (SELECT 1 FROM tool_effects WHERE run_id = ? AND coalesce(ended_at, started_at) >= ?)
+"""
+
+_COLLECT_LINKS = """
+DELETE FROM history_links WHERE digest NOT IN (
+  WITH RECURSIVE used (digest, parent) AS (
+    SELECT digest, parent FROM history_links WHERE digest IN (SELECT head FROM snapshots)
+    UNION
+    SELECT link.digest, link.parent FROM used JOIN history_links AS link ON link.digest = used.parent
+  )
+  SELECT digest FROM used
+)
+"""
+_COLLECT_MESSAGES = 'DELETE FROM messages WHERE digest NOT IN (SELECT message FROM history_links)'
+
+# Whatever starts with this byte is not the body itself (`stores.external`).
+_EXTERNAL = """
+SELECT rowid, CAST({column} AS BLOB) FROM {table} WHERE rowid > ? AND substr({column}, 1, 1) = x'02'
+ORDER BY rowid LIMIT 100
 """
 
 
@@ -327,14 +425,14 @@ def _loaded(column: str, stored: Any, encoding: str) -> Any:
     return unescape(text)
 
 
-def _bodies(links: Mapping[bytes, tuple[bytes | None, bytes]], head: bytes | None) -> list[bytes]:
-    bodies: list[bytes] = []
+def _history(links: Mapping[bytes, tuple[bytes | None, StoredMessage]], head: bytes | None) -> list[StoredMessage]:
+    messages: list[StoredMessage] = []
     while head is not None:
         if head not in links:
             raise StoreCorruptionError(_STORE, f'the history {head.hex()} is missing.')
-        head, body = links[head]
-        bodies.append(body)
-    return bodies[::-1]
+        head, message = links[head]
+        messages.append(message)
+    return messages[::-1]
 
 
 def _first(records: Sequence[T]) -> T | None:

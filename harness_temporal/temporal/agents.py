@@ -12,6 +12,7 @@ from pydantic_ai.capabilities.abstract import leaf_capabilities
 
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.step_persistence.capability import StepPersistence
+from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.durability import HarnessDurability
 
 
@@ -86,6 +87,16 @@ class AgentRegistry:
                 return capability
         wanted = f'`StepPersistence(id={capability_id!r})`' if capability_id else '`StepPersistence`'
         raise ConfigurationError(f'Agent {name!r} of this worker has no {wanted} among its capabilities.')
+
+    def stores(self) -> list[StepStore]:
+        """Return the stores of all agents, each once."""
+        stores = [
+            capability.store
+            for agent in self._agents.values()
+            for capability in leaf_capabilities(agent.root_capability)
+            if isinstance(capability, StepPersistence)
+        ]
+        return list({id(store): store for store in stores}.values())
 
     def name_in(self, activity_type: str) -> str:
         """Return the name of the agent that an activity belongs to.

@@ -17,6 +17,7 @@ from harness_temporal.errors import ConfigurationError, HarnessError, PluginMiss
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.durability import HarnessDurability
 from harness_temporal.temporal.interceptor import BoundaryInterceptor
+from harness_temporal.temporal.maintenance import maintain_activity
 from harness_temporal.temporal.snapshots import load_snapshot_activity
 
 _PASSED_THROUGH = ('harness_temporal', 'asyncpg', 'sqlite3', '_sqlite3')
@@ -81,8 +82,8 @@ class HarnessPlugin(PydanticAIPlugin):
                     "agent's `capabilities`."
                 )
             config = AgentPlugin(agent).configure_worker(config)
-        load_snapshot = load_snapshot_activity(self._registry)
-        config['activities'] = [*(cast(dict[str, Any], config).get('activities') or ()), load_snapshot]
+        ours = (load_snapshot_activity(self._registry), maintain_activity(self._registry))
+        config['activities'] = [*(cast(dict[str, Any], config).get('activities') or ()), *ours]
         watched = any(isinstance(item, BoundaryInterceptor) for item in client['interceptors'])
         configured = self._configured(cast(dict[str, Any], config), agents, add_interceptor=not watched)
         if configured['sticky_queue_schedule_to_start_timeout'] == _SDK_STICKY_TIMEOUT:

@@ -42,6 +42,7 @@ pytest.register_assert_rewrite(
             'content',
             'effects',
             'events',
+            'maintenance',
             'media',
             'reopening',
             'responses',
@@ -58,6 +59,7 @@ from harness_temporal.testing.concurrency import ConcurrencyConformance  # noqa:
 from harness_temporal.testing.content import ContentConformance  # noqa: E402
 from harness_temporal.testing.effects import EffectsConformance  # noqa: E402
 from harness_temporal.testing.events import EventsConformance  # noqa: E402
+from harness_temporal.testing.maintenance import MaintenanceConformance  # noqa: E402
 from harness_temporal.testing.media import MediaStoreConformance, OpenMediaStore  # noqa: E402
 from harness_temporal.testing.reopening import ReopeningConformance  # noqa: E402
 from harness_temporal.testing.responses import ResponsesConformance  # noqa: E402
@@ -71,6 +73,7 @@ __all__ = [
     'ContentConformance',
     'EffectsConformance',
     'EventsConformance',
+    'MaintenanceConformance',
     'MediaStoreConformance',
     'OpenMediaStore',
     'OpenStore',

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness_temporal.stores.file import FileStepStore
-from harness_temporal.testing import OpenStore, StepStoreConformance
+from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens
 
 
-class TestFileStepStore(StepStoreConformance):
+class TestFileStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = True
 
     @pytest.fixture

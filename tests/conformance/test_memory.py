@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from harness_temporal.stores.memory import InMemoryStepStore
-from harness_temporal.testing import OpenStore, StepStoreConformance
+from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens
 
 
-class TestInMemoryStepStore(StepStoreConformance):
+class TestInMemoryStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = False
 
     @pytest.fixture

@@ -5,13 +5,13 @@ from uuid import uuid4
 
 import pytest
 
-from harness_temporal.testing import OpenStore, StepStoreConformance
+from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens
 from tests.mongo_server import drop_database
 
 
 @pytest.mark.mongo
-class TestMongoStepStore(StepStoreConformance):
+class TestMongoStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = True
 
     @pytest.fixture

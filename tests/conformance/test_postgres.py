@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from harness_temporal.testing import OpenStore, StepStoreConformance
+from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens, drop_schema
 
 
 @pytest.mark.postgres
-class TestPostgresStepStore(StepStoreConformance):
+class TestPostgresStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = True
 
     @pytest.fixture

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
@@ -16,10 +17,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness_temporal.errors import HarnessError, ToolEffectConflictError
-from harness_temporal.records import EncodedSnapshot, EventKind, Record, SnapshotState, ToolEffectStatus, ToolOutcome
-from harness_temporal.stores.memory import InMemoryStepStore
-from harness_temporal.stores.protocol import StepStore
-from harness_temporal.stores.sqlite import SqliteStepStore
+from harness_temporal.records import (
+    EncodedSnapshot,
+    EventKind,
+    Record,
+    SnapshotState,
+    ToolEffectStatus,
+    ToolOutcome,
+    utc_now,
+)
+from harness_temporal.stores import (
+    BaseStepStore,
+    FileStepStore,
+    InMemoryStepStore,
+    MongoStepStore,
+    PostgresStepStore,
+    SqliteStepStore,
+    StepStore,
+)
 from harness_temporal.testing.samples import (
     LIMA,
     NOON,
@@ -34,6 +49,7 @@ from harness_temporal.testing.samples import (
     turns,
 )
 from tests.conformance.opening import drop_schema
+from tests.mongo_server import drop_database
 
 RUN_IDS = ['run-1', 'RUN-1']
 CALL_IDS = ['', 'call-1', 'call-2']
@@ -124,7 +140,25 @@ class Reopen:
     """Stands for closing the store and opening another on the same place."""
 
 
-async def _answers(store: StepStore) -> list[tuple[str, Any]]:
+@dataclass
+class Delete:
+    """Stands for deleting a run."""
+
+    run_id: str
+
+
+@dataclass
+class Collect:
+    """Stands for deleting the messages that no snapshot has."""
+
+
+Step = list[Record] | Reopen | Delete | Collect
+steps = st.lists(batches | batches | st.builds(Reopen) | st.builds(Delete, run_ids) | st.builds(Collect), max_size=8)
+MEDIA_THRESHOLD = 4
+"""So low that parts of most messages, values and responses are blobs."""
+
+
+async def _answers(store: BaseStepStore) -> list[tuple[str, Any]]:
     """Ask everything that can be asked."""
     asked: list[tuple[str, Awaitable[Any]]] = [('runs', store.list_runs())]
     asked += [(f'newest {limit} runs', store.list_runs(limit=limit)) for limit in (0, 1, 2)]
@@ -181,43 +215,70 @@ async def _outcome(store: StepStore, batch: list[Record]) -> tuple[str, Any]:
     return 'written', None
 
 
-async def _compare(steps: list[list[Record] | Reopen], make: Callable[[], StepStore], bound: int | None) -> None:
+async def _compare(steps: list[Step], make: Callable[[], BaseStepStore], bound: int | None) -> None:
     memory, other = InMemoryStepStore(max_snapshots_per_run=bound), make()
+    later = utc_now() + timedelta(hours=1)
     try:
         for step in steps:
-            if isinstance(step, Reopen):
-                await other.aclose()
-                other = make()
-            else:
-                assert await _outcome(memory, step) == await _outcome(other, step)
+            match step:
+                case Reopen():
+                    await other.aclose()
+                    other = make()
+                case Delete(run_id):
+                    assert await memory.delete_runs([run_id]) == await other.delete_runs([run_id])
+                case Collect():
+                    collected = await memory.collect_messages(untouched_since=later)
+                    assert collected == await other.collect_messages(untouched_since=later)
+                case _:
+                    assert await _outcome(memory, step) == await _outcome(other, step)
             assert await _answers(memory) == await _answers(other)
     finally:
         await other.aclose()
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(batches | st.builds(Reopen), max_size=8), bound=bounds)
-def test_sqlite_answers_like_memory_whatever_is_written(steps: list[list[Record] | Reopen], bound: int | None) -> None:
+@given(steps=steps, bound=bounds)
+def test_sqlite_answers_like_memory_whatever_is_written(steps: list[Step], bound: int | None) -> None:
     with TemporaryDirectory() as folder:
-        database = Path(folder) / 'runs.db'
-        asyncio.run(_compare(steps, lambda: SqliteStepStore(database, max_snapshots_per_run=bound), bound))
+        make = partial(SqliteStepStore, Path(folder) / 'runs.db', **_settings(bound))
+        asyncio.run(_compare(steps, make, bound))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=steps, bound=bounds)
+def test_files_answer_like_memory_whatever_is_written(steps: list[Step], bound: int | None) -> None:
+    with TemporaryDirectory() as folder:
+        asyncio.run(_compare(steps, partial(FileStepStore, folder, **_settings(bound)), bound))
 
 
 @pytest.mark.postgres
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=st.lists(batches | st.builds(Reopen), max_size=8), bound=bounds)
-def test_postgres_answers_like_memory_whatever_is_written(
-    postgres: str, steps: list[list[Record] | Reopen], bound: int | None
-) -> None:
-    from harness_temporal.stores import PostgresStepStore
-
+@given(steps=steps, bound=bounds)
+def test_postgres_answers_like_memory_whatever_is_written(postgres: str, steps: list[Step], bound: int | None) -> None:
     schema = f'properties_{uuid4().hex}'
 
     async def compare_and_drop() -> None:
-        await _compare(steps, lambda: PostgresStepStore(postgres, schema=schema, max_snapshots_per_run=bound), bound)
+        await _compare(steps, partial(PostgresStepStore, postgres, schema=schema, **_settings(bound)), bound)
         await drop_schema(postgres, schema)
 
     asyncio.run(compare_and_drop())
+
+
+@pytest.mark.mongo
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=steps, bound=bounds)
+def test_mongodb_answers_like_memory_whatever_is_written(mongo: str, steps: list[Step], bound: int | None) -> None:
+    database = f'properties_{uuid4().hex}'
+
+    async def compare_and_drop() -> None:
+        await _compare(steps, partial(MongoStepStore, db_url=mongo, database=database, **_settings(bound)), bound)
+        await drop_database(mongo, database)
+
+    asyncio.run(compare_and_drop())
+
+
+def _settings(bound: int | None) -> dict[str, Any]:
+    return {'max_snapshots_per_run': bound, 'media_threshold_bytes': MEDIA_THRESHOLD}
 
 
 @pytest.mark.parametrize('make', [InMemoryStepStore, lambda: SqliteStepStore(':memory:')], ids=['memory', 'sqlite'])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from harness_temporal.stores.sqlite import SqliteStepStore
-from harness_temporal.testing import OpenStore, StepStoreConformance
+from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens
 
 
-class TestSqliteStepStore(StepStoreConformance):
+class TestSqliteStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = True
 
     @pytest.fixture

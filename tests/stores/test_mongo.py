@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -25,10 +26,11 @@ from tests.mongo_server import drop_database, embedded_mongo
 
 pymongo = pytest.importorskip('pymongo')
 from pymongo import AsyncMongoClient, MongoClient  # noqa: E402
+from pymongo.asynchronous.collection import AsyncCollection  # noqa: E402
+from pymongo.errors import BulkWriteError, OperationFailure  # noqa: E402
 from pymongo.monitoring import CommandListener, CommandStartedEvent  # noqa: E402
 
 pytestmark = pytest.mark.mongo
-NOWHERE = 'mongodb://127.0.0.1:1/'
 
 # The driver forgets to close a socket whose connection fails while its client is closed.
 leaves_sockets = pytest.mark.filterwarnings(
@@ -75,15 +77,18 @@ async def test_bad_url_is_a_configuration_error() -> None:
         await store.get_run(run_id='run-1')
 
 
-@leaves_sockets
 async def test_nothing_happens_before_the_first_use_and_then_the_wait_is_bounded() -> None:
-    store = MongoStepStore(db_url=NOWHERE, timeout=0.3)
-    with pytest.raises(StoreUnavailableError):
-        await store.append_event(an_event())
-    with pytest.raises(StoreUnavailableError):
-        await store.list_runs()
-    await store.aclose()
-    gc.collect()
+    # Takes connections and says nothing, so that the driver keeps its sockets until it is closed.
+    with socket.create_server(('127.0.0.1', 0)) as silent:
+        silent.setblocking(False)
+        store = MongoStepStore(db_url=f'mongodb://127.0.0.1:{silent.getsockname()[1]}/', timeout=0.3)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+        with pytest.raises(StoreUnavailableError):
+            await store.append_event(an_event())
+        with pytest.raises(StoreUnavailableError):
+            await store.list_runs()
+        await store.aclose()
 
 
 async def test_given_client_stays_open(mongo: str, database: str) -> None:
@@ -252,9 +257,10 @@ class _Inserted(CommandListener):
         self.counts: dict[str, int] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
-        if event.command_name == 'insert':
-            name = event.command['insert']
-            self.counts[name] = self.counts.get(name, 0) + len(event.command['documents'])
+        if event.command_name == 'update':
+            name = event.command['update']
+            sent = sum(bool(update.get('upsert')) for update in event.command['updates'])
+            self.counts[name] = self.counts.get(name, 0) + sent
 
     def succeeded(self, event: object) -> None: ...
 
@@ -276,6 +282,46 @@ async def test_save_sends_what_is_new_also_after_a_restart(mongo: str, database:
         read = await restarted.list_snapshots(run_id='run-1')
     assert [len(snapshot.messages) for snapshot in read] == [101, 103, 106, 50]
     assert read[2].messages == history[:106]
+
+
+async def test_content_that_another_writer_stores_at_the_same_time_is_no_conflict(
+    store: MongoStepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bulk_write, beaten = AsyncCollection.bulk_write, set[str]()
+
+    async def beaten_once(self: Any, operations: Any, **options: Any) -> Any:
+        # A server answers so when two upserts of one document meet.
+        if self.name in ('messages', 'history_links') and self.name not in beaten:
+            beaten.add(self.name)
+            await bulk_write(self, operations[:2], **options)
+            raise BulkWriteError({'writeErrors': [{'index': 2, 'code': 11000}], 'writeConcernErrors': []})
+        return await bulk_write(self, operations, **options)
+
+    monkeypatch.setattr(AsyncCollection, 'bulk_write', beaten_once)
+    await store.save_snapshot(a_snapshot(turns(6)))
+    assert beaten == {'messages', 'history_links'}
+    assert await store.latest_snapshot(run_id='run-1') == a_snapshot(turns(6))
+
+
+async def test_content_that_cannot_be_written_is_told(store: MongoStepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Any, operations: Any, **options: Any) -> Any:
+        raise BulkWriteError({'writeErrors': [{'index': 0, 'code': 121}], 'writeConcernErrors': []})
+
+    monkeypatch.setattr(AsyncCollection, 'bulk_write', fail)
+    with pytest.raises(StoreError):
+        await store.save_snapshot(a_snapshot(turns(6)))
+
+
+async def test_snapshot_that_a_server_cannot_read_from_yet_is_unavailable(
+    store: MongoStepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OperationFailure('Unable to read from a snapshot due to pending collection catalog changes', 246)
+
+    await store.register_run(a_run())
+    monkeypatch.setattr(AsyncCollection, 'find', fail)
+    with pytest.raises(StoreUnavailableError):
+        await store.list_runs()
 
 
 async def test_large_values_of_effects_and_responses_read_back(store: MongoStepStore) -> None:

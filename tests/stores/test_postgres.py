@@ -488,8 +488,8 @@ EVERYTHING = 2**63 - 1
 READS: dict[str, tuple[object, ...]] = {
     'get_run': ('run-5',),
     'list_runs': (20,),
-    'list_runs_of_conversation': (20, 'conversation-5', None),
-    'list_runs_of_parent': (20, 'run-5'),
+    'list_runs_of_conversation': (20, 'conversation-5'),
+    'list_runs_of_parent': (20, 'run-5', None),
     'list_events': ('run-5', 0, EVERYTHING),
     'read_snapshots': ('run-5', True, EVERYTHING),
     'get_tool_effect': ('run-5', 'call-505'),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
 
-from tests.temporal.scenarios import note
+from tests.temporal.effects import note
 
 
 def serve(folder: Path, tool: str) -> None:

@@ -23,6 +23,7 @@ from harness_temporal.step_persistence import InMemoryStepStore, SqliteStepStore
 from harness_temporal.temporal import HarnessPlugin, serve
 from tests.temporal import scenarios
 from workflows.agent_run import AgentRunWorkflow
+from workflows.maintenance import StoreMaintenanceWorkflow
 
 KillPoint = Literal['before_started', 'after_started', 'after_effect', 'after_finish', 'while_reporting']
 
@@ -131,7 +132,7 @@ async def _serve(config: WorkerConfig) -> None:
     worker = Worker(
         client,
         task_queue=config.task_queue,
-        workflows=[AgentRunWorkflow],
+        workflows=[AgentRunWorkflow, StoreMaintenanceWorkflow],
         activities=scenarios.activities(store),
         build_id='tests',
         max_cached_workflows=config.max_cached_workflows,

@@ -24,6 +24,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -48,11 +49,14 @@ from harness_temporal import (
     recovery_retryable,
     tool_idempotency_key,
 )
+from harness_temporal.media import DiskMediaStore, MediaExternalizer, make_static_public_url
 from harness_temporal.step_persistence import StepStore
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
+from tests.temporal.effects import note, noted
 
 HEARTBEAT = timedelta(seconds=1)
 RUN_DELEGATE = 'run_delegate'
+PICTURE = b'\x89PNG' + bytes(range(256)) * 300
 
 
 def script(messages: Sequence[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -107,21 +111,6 @@ async def ignore_events(ctx: RunContext[Any], events: AsyncIterable[Any]) -> Non
 class Customer:
     name: str
     since: datetime
-
-
-def note(folder: Path, name: str, text: str = '') -> None:
-    """Do an effect that the test can count from outside."""
-    handle = os.open(folder / name, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    try:
-        os.write(handle, f'{text}\n'.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def noted(folder: Path, name: str) -> list[str]:
-    path = folder / name
-    return path.read_text().splitlines() if path.exists() else []
 
 
 @dataclass
@@ -211,6 +200,18 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
             mcp_toolset('look_remotely').with_metadata(**{RECOVERY_RETRY_SAFE_METADATA_KEY: True}),
         ],
         capabilities=[persistence('connected'), durability()],
+    )
+    blobs = DiskMediaStore(folder / 'blobs', public_url=make_static_public_url('https://cdn.test'))
+
+    async def photograph() -> BinaryContent:
+        note(folder, 'photographed')
+        return BinaryContent(PICTURE, media_type='image/png')
+
+    pictured = Agent(
+        FunctionModel(script),
+        name='pictured',
+        tools=[photograph, look],
+        capabilities=[MediaExternalizer(blobs), persistence('pictured'), durability()],
     )
     typed = Agent(
         FunctionModel(script, stream_function=stream_script),
@@ -332,7 +333,7 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         note(folder, 'undecodable')
         return 'file-\udcff'
 
-    return [scripted, forgetful, discovering, connected, typed]
+    return [scripted, forgetful, discovering, connected, pictured, typed]
 
 
 class DieWhileReporting(temporalio.client.Interceptor, Interceptor):

@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic_ai.messages import BinaryContent, ImageUrl, ToolReturnPart
 from pydantic_ai.usage import UsageLimits
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from harness_temporal.media import DiskMediaStore, media_uri
 from harness_temporal.step_persistence import inspect_recovery
 from harness_temporal.temporal import SnapshotReference
+from tests.temporal.effects import noted
 from tests.temporal.processes import Workers, replay
 from tests.temporal.runs import Run, start, until
-from tests.temporal.scenarios import noted
+from tests.temporal.scenarios import PICTURE
 
 pytestmark = pytest.mark.temporal
 
@@ -226,6 +229,26 @@ async def test_tools_of_an_mcp_server_have_the_ledger_too(client: Client, worker
         'pay_remotely': 'completed',
         'look_remotely': 'completed',
     }
+    await replay(await run.history(), workers.config)
+
+
+async def test_large_files_are_urls_after_one_activity(client: Client, workers: Workers, tmp_path: Path) -> None:
+    workers.start()
+    run = await finished(client, workers, 'photograph look look', agent='pictured')
+    assert [name for name in await run.activities() if name.endswith('__externalize')] == [
+        'agent__pictured__capability__media_externalizer__externalize'
+    ]
+    snapshots = await run.store.list_snapshots(run_id=run.run_id, include_interrupted=True)
+    url = f'https://cdn.test/{media_uri(PICTURE)[-64:]}.bin'
+    returned = [
+        part.content
+        for message in snapshots[-1].messages
+        for part in message.parts
+        if isinstance(part, ToolReturnPart) and part.tool_name == 'photograph'
+    ]
+    identifier = BinaryContent(PICTURE, media_type='image/png').identifier
+    assert returned == [ImageUrl(url, media_type='image/png', identifier=identifier)]
+    assert await DiskMediaStore(tmp_path / 'blobs').get(media_uri(PICTURE)) == PICTURE
     await replay(await run.history(), workers.config)
 
 

@@ -11,9 +11,9 @@ import pytest
 from temporalio.client import Client
 
 from tests.postgres_server import EmbeddedPostgres, embedded_postgres
+from tests.temporal.effects import noted
 from tests.temporal.processes import Workers, replay, wait_until_dead
 from tests.temporal.runs import start, until
-from tests.temporal.scenarios import noted
 
 pytestmark = [pytest.mark.temporal, pytest.mark.postgres]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from tests.temporal.effects import noted
 from tests.temporal.processes import KillPoint, Workers, replay, wait_until_dead
 from tests.temporal.runs import Run, start
-from tests.temporal.scenarios import noted
 
 pytestmark = pytest.mark.temporal
 

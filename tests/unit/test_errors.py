@@ -10,13 +10,19 @@ from harness_temporal.errors import (
     PERMANENT_ERRORS,
     ConfigurationError,
     DuplicateRunError,
+    ExternalContentError,
     HarnessError,
     HistoryMissingError,
+    InvalidMediaUriError,
     InvalidRunIdError,
+    MediaCorruptionError,
+    MediaNotFoundError,
     MissingRunIdError,
     NotStorableError,
     PluginMissingError,
+    RunImportError,
     SnapshotNotFoundError,
+    StoreAccessError,
     StoreCorruptionError,
     StoreError,
     StoreLoopError,
@@ -25,6 +31,7 @@ from harness_temporal.errors import (
     ToolEffectConflictError,
     UnknownToolOutcomeError,
 )
+from harness_temporal.media import media_uri
 from harness_temporal.testing.samples import a_start
 
 CLASSES: list[type[HarnessError]] = [
@@ -46,6 +53,12 @@ INSTANCES: list[HarnessError] = [
     StoreSchemaError('Store', 'schema'),
     StoreCorruptionError('Store', 'gone'),
     HistoryMissingError('Store', 'gone'),
+    StoreAccessError('Store', 'refused'),
+    InvalidMediaUriError('x'),
+    MediaNotFoundError('Store', media_uri(b'x')),
+    MediaCorruptionError(media_uri(b'x'), 'gone'),
+    RunImportError('run-1', 'no.'),
+    ExternalContentError('run-1', 'x', 'is gone.'),
 ]
 
 
@@ -68,6 +81,10 @@ def test_every_error_of_the_module_is_tried_here() -> None:
         (StoreSchemaError, StoreError),
         (StoreCorruptionError, StoreError),
         (HistoryMissingError, StoreCorruptionError),
+        (StoreAccessError, StoreError),
+        (InvalidMediaUriError, ValueError),
+        (MediaNotFoundError, StoreError),
+        (MediaCorruptionError, StoreCorruptionError),
     ],
 )
 def test_error_is_caught_by_code_for_its_base(error: type[Exception], base: type[Exception]) -> None:
@@ -76,7 +93,7 @@ def test_error_is_caught_by_code_for_its_base(error: type[Exception], base: type
 
 
 def test_no_error_is_caught_by_accident_as_a_lookup_or_key_error() -> None:
-    assert [error for error in CLASSES if issubclass(error, LookupError)] == [SnapshotNotFoundError]
+    assert {error for error in CLASSES if issubclass(error, LookupError)} == {SnapshotNotFoundError, MediaNotFoundError}
     assert [error for error in CLASSES if issubclass(error, OSError | TypeError | AssertionError)] == []
 
 
@@ -103,6 +120,12 @@ def test_errors_carry_what_a_handler_needs() -> None:
         'StoreSchemaError': store,
         'StoreCorruptionError': store,
         'HistoryMissingError': store,
+        'StoreAccessError': store,
+        'InvalidMediaUriError': {'uri': 'x'},
+        'MediaNotFoundError': {**store, 'uri': media_uri(b'x')},
+        'MediaCorruptionError': {'store': 'media', 'uri': media_uri(b'x')},
+        'RunImportError': {'run_id': 'run-1'},
+        'ExternalContentError': {'run_id': 'run-1', 'uri': 'x'},
     }
 
 

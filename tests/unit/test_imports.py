@@ -23,7 +23,11 @@ import harness_temporal
 from harness_temporal import *
 from harness_temporal.stores import *
 from harness_temporal.step_persistence import *
+from harness_temporal.media import *
+from harness_temporal.media import MongoMediaStore, PostgresMediaStore, S3MediaStore
+from harness_temporal.stores import MongoStepStore
 import harness_temporal.cli
+import harness_temporal.importers
 import harness_temporal.stores.postgres
 from harness_temporal.stores import PostgresStepStore
 from harness_temporal.step_persistence import PostgresStepStore
@@ -31,6 +35,24 @@ print(*sorted(name for name in globals() if name.endswith('Store')))
 """
     stores = ['InMemoryStepStore', 'PostgresStepStore', 'SqliteStepStore', 'StepStore']
     assert set(stores) <= set(run_without(EXTRAS, code).split())
+
+
+def test_media_store_without_its_driver_says_which_extra_to_install() -> None:
+    code = """
+from harness_temporal.errors import ConfigurationError
+from harness_temporal.media import MongoMediaStore, PostgresMediaStore, S3MediaStore
+for make in (
+    lambda: PostgresMediaStore('postgresql://localhost/runs'),
+    lambda: MongoMediaStore(db_url='mongodb://localhost'),
+    lambda: S3MediaStore(bucket='b'),
+):
+    try:
+        make()
+    except ConfigurationError as error:
+        print(str(error).partition("install '")[2].partition("'")[0])
+"""
+    extras = [f'harness-temporal[{extra}]' for extra in ('postgres', 'mongo', 's3')]
+    assert run_without(EXTRAS, code).split() == extras
 
 
 def test_store_without_its_driver_says_which_extra_to_install() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path
@@ -10,10 +11,13 @@ from uuid import uuid4
 
 import pytest
 
+from harness_temporal.history import encode_history
+from harness_temporal.media import MediaContext
+from harness_temporal.records import EncodedSnapshot
 from harness_temporal.step_persistence import FileStepStore, facts
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal import headers, run_context, snapshots
-from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_event, asks
+from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 from tests.mongo_server import drop_database
 
@@ -26,7 +30,7 @@ from tests.mongo_server import drop_database
         ('SnapshotFacts', 'save step_index state base base_length bodies'),
         ('ToolCallFacts', 'tool_call_id tool_name step_index occurrence call_key retryable announced'),
         ('EndedToolCall', 'call outcome value error idempotency_key effect_summary'),
-        ('ModelRequestFacts', 'step_index subject save snapshot frontier_save pending events'),
+        ('ModelRequestFacts', 'step_index subject save snapshot frontier_save pending'),
     ],
 )
 def test_fields_of_what_crosses_into_activities(name: str, expected: str) -> None:
@@ -49,11 +53,12 @@ def test_files_of_the_file_store(tmp_path: Path) -> None:
     asyncio.run(write_one_of_each(FileStepStore(tmp_path)))
     run = tmp_path / 'run-1'
     named = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob('*') if path.is_file()}
-    messages = {name for name in named if name.startswith('messages/')}
+    messages = {name for name in named if name.startswith('messages/')} - {'messages/.lock'}
     assert len(messages) == 1
     assert named - messages == {
         '.journal',
         '.registered',
+        'messages/.lock',
         'run-1/.journal',
         'run-1/run.json',
         'run-1/events.jsonl',
@@ -84,6 +89,101 @@ async def test_collections_of_mongodb(mongo: str) -> None:
         'tool_effects',
         'counters',
         'messages',
+        'message_chunks',
         'history_links',
         'model_responses',
     }
+
+
+@pytest.mark.mongo
+async def test_documents_of_content_in_mongodb(mongo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pymongo import AsyncMongoClient
+
+    from harness_temporal.stores import MongoStepStore
+
+    database = f'names_{uuid4().hex}'
+    store = MongoStepStore(db_url=mongo, database=database)
+    # A short message, one in two chunks, and an effect with a large text, which is in the media store.
+    history = encode_history([asks('x'), asks('y' * 150)])
+    size = len(history.links[0].message.body)
+    monkeypatch.setattr('harness_temporal.stores.mongo.messages._CHUNK', size)
+    await store.commit(
+        [EncodedSnapshot(snapshot=a_snapshot(), history=history), an_end(value=b'"%b"' % (b'z' * 70_000))]
+    )
+    await store.aclose()
+    async with AsyncMongoClient[dict[str, object]](mongo) as client:
+        opened = client[database]
+        messages = {item.pop('_id'): item for item in await opened['messages'].find().to_list()}
+        chunks = await opened['message_chunks'].find(sort={'_id': 1}).to_list()
+        links = {item.pop('_id'): item for item in await opened['history_links'].find().to_list()}
+        [effect] = await opened['tool_effects'].find().to_list()
+        [counter] = await opened['counters'].find().to_list()
+    await drop_database(mongo, database)
+    touched = [item.pop('touched_at') for item in (*messages.values(), *links.values())]
+    for stored in (*touched, *(chunk['written_at'] for chunk in chunks)):
+        # Microseconds since 1970.
+        assert isinstance(stored, int)
+        assert len(str(stored)) == 16
+    first, second = history.links
+    assert links == {
+        first.digest: {'up': b'', 'message': first.message.digest, 'length': 1},
+        second.digest: {
+            'up': first.digest,
+            'parent': first.digest,
+            'message': second.message.digest,
+            'length': 2,
+        },
+    }
+    upload = messages[second.message.digest].pop('upload')
+    assert messages == {
+        first.message.digest: {'body': first.message.body},
+        second.message.digest: {'chunks': 2},
+    }
+    assert isinstance(upload, bytes)
+    assert upload[:32] == second.message.digest
+    assert len(upload) == 48
+    body = second.message.body
+    assert [(chunk['_id'], chunk['body']) for chunk in chunks] == [
+        (upload + b'\x00\x00\x00\x00', body[:size]),
+        (upload + b'\x00\x00\x00\x01', body[size:]),
+    ]
+    assert all(chunk.keys() == {'_id', 'body', 'written_at'} for chunk in chunks)
+    assert effect['external'] is True
+    assert counter.keys() == {'_id', 'version', 'next_seq'}
+
+
+@pytest.mark.mongo
+async def test_documents_of_blobs_in_mongodb(mongo: str) -> None:
+    from pymongo import AsyncMongoClient
+
+    from harness_temporal.media import MongoMediaStore
+
+    database = f'names_{uuid4().hex}'
+    media = MongoMediaStore(db_url=mongo, database=database, chunk_size_bytes=1024)
+    await media.put(b'x' * 1025, context=MediaContext(media_type='text/plain', metadata={'a': 'é'}))
+    await media.aclose()
+    async with AsyncMongoClient[dict[str, object]](mongo) as client:
+        (manifest,) = await client[database]['media'].find().to_list()
+        chunks = await client[database]['media_chunks'].find(sort={'_id': 1}).to_list()
+    await drop_database(mongo, database)
+    upload, touched_at = manifest.pop('upload'), manifest.pop('touched_at')
+    digest = hashlib.sha256(b'x' * 1025).digest()
+    assert manifest == {
+        '_id': digest,
+        'size': 1025,
+        'chunk_size': 1024,
+        'media_type': 'text/plain',
+        'metadata': '{"a": "é"}',
+    }
+    assert isinstance(upload, bytes)
+    assert upload[:32] == digest
+    assert len(upload) == 48
+    assert [(chunk['_id'], chunk['data']) for chunk in chunks] == [
+        (upload + b'\x00\x00\x00\x00', b'x' * 1024),
+        (upload + b'\x00\x00\x00\x01', b'x'),
+    ]
+    for stored in (touched_at, *(chunk['written_at'] for chunk in chunks)):
+        # Microseconds since 1970.
+        assert isinstance(stored, int)
+        assert len(str(stored)) == 16
+    assert all(chunk.keys() == {'_id', 'data', 'written_at'} for chunk in chunks)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness_temporal.stores.file.folders import Folder
+from harness_temporal.stores.file.folders import Folder, FolderRemovedError
 from harness_temporal.stores.file.journal import Change, Journal, apply, decode
 
 _JOURNAL = '.journal'
@@ -78,25 +78,41 @@ def hold(path: Path, names: Collection[str], *, shared: bool = False, create: bo
         journal = _enter_store(stack, root) if shared else None
         while True:
             with ExitStack() as locks:
-                runs: dict[str, Folder] = {}
-                journals: list[Journal] = []
-                for name in sorted(names):
-                    run = root.make(name) if create else root.within(name)
-                    if run is None:
-                        yield None
-                        return
-                    runs[name] = locks.enter_context(run)
-                    journals.append(_enter_run(locks, root, run))
+                try:
+                    runs = _enter_runs(locks, root, names, create=create)
+                except FolderRemovedError:
+                    # What is there now, if anything, is another run of that name.
+                    continue
+                if runs is None:
+                    yield None
+                    return
                 if journal is not None or not _is_unfinished(root, names):
-                    yield Held(root, runs, journals, journal)
+                    folders, journals = runs
+                    yield Held(root, folders, journals, journal)
                     return
             # The store's lock comes before those of runs, so they had to be let go.
             with ExitStack() as recovery:
                 _enter_store(recovery, root)
 
 
+def _enter_runs(
+    stack: ExitStack, root: Folder, names: Collection[str], *, create: bool
+) -> tuple[dict[str, Folder], list[Journal]] | None:
+    folders: dict[str, Folder] = {}
+    journals: list[Journal] = []
+    for name in sorted(names):
+        run = root.make(name) if create else root.within(name)
+        if run is None:
+            return None
+        folders[name] = stack.enter_context(run)
+        journals.append(_enter_run(stack, root, run))
+    return folders, journals
+
+
 def _enter_run(stack: ExitStack, root: Folder, run: Folder) -> Journal:
     journal = Journal(run.path / _JOURNAL, stack.enter_context(run.locked(_JOURNAL)))
+    if not run.is_within(root):
+        raise FolderRemovedError(run.path)
     if changes := journal.pending():
         apply(root, changes)
         journal.clear()

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import re
+import secrets
+import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -18,11 +20,15 @@ STORE: Final = 'FileStepStore'
 LOCK_SECONDS = 30.0
 """How long to wait for a lock that another task or process holds."""
 
+_REMOVED = '.removed-'
+MESSAGES: Final = 'messages'
+MEDIA: Final = 'media'
+
 _SAFE = getattr(os, 'O_NOFOLLOW', 0) | getattr(os, 'O_CLOEXEC', 0)
 _NOT_WHAT_IT_SHOULD_BE = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR})
 _NAME_LIMIT = 200
 _DEVICES = {f'{port}{number}' for port in ('com', 'lpt') for number in range(10)}
-_RESERVED = frozenset({'con', 'prn', 'aux', 'nul', *_DEVICES, 'messages', 'media'})
+_RESERVED = frozenset({'con', 'prn', 'aux', 'nul', *_DEVICES, MESSAGES, MEDIA})
 """What Windows takes for devices, and the folders that the store keeps beside those of the runs."""
 
 
@@ -39,6 +45,13 @@ def folder_name(run_id: str) -> str:
     if len(name) > _NAME_LIMIT:
         name = f'{name[:100]}~{hashlib.sha256(run_id.encode()).hexdigest()}'
     return name
+
+
+class FolderRemovedError(StoreUnavailableError):
+    """A folder was removed while it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(STORE, f'{path} was removed while it was opened.')
 
 
 class Folder:
@@ -99,7 +112,7 @@ class Folder:
                 self.flush(always=True)
             folder = self.within(name)
         if folder is None:
-            raise StoreUnavailableError(STORE, f'{self.path / name} was removed while it was opened.')
+            raise FolderRemovedError(self.path / name)
         return folder
 
     def flush(self, *, always: bool = False) -> None:
@@ -166,18 +179,47 @@ class Folder:
             os.unlink(name, dir_fd=self._descriptor)
             self._unflushed = True
 
+    def touch(self, name: str) -> bool:
+        """Make a file look new; false if it is not there."""
+        with os_errors(self.path / name):
+            try:
+                os.utime(name, dir_fd=self._descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def remove_within(self, name: str) -> None:
+        """Remove a folder in this one and all that is in it, so that it is gone at once."""
+        with os_errors(self.path / name):
+            removed = f'{_REMOVED}{secrets.token_hex(8)}'
+            os.rename(name, removed, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            self.flush(always=True)
+            shutil.rmtree(removed, dir_fd=self._descriptor)
+
+    def remove_leftovers(self) -> None:
+        """Remove what is left of folders whose removal was cut short."""
+        with os_errors(self.path):
+            for name in self.folders():
+                if name.startswith(_REMOVED):
+                    shutil.rmtree(name, dir_fd=self._descriptor, ignore_errors=True)
+
+    def is_within(self, parent: Folder) -> bool:
+        """Whether the other folder still has this one, under its name."""
+        stat = parent.stat(self.path.name)
+        return stat is not None and stat.st_ino == os.fstat(self._descriptor).st_ino
+
     @contextmanager
-    def locked(self, name: str) -> Generator[int]:
-        """Hold the lock on a file, which is made if it is not there.
+    def locked(self, name: str, *, shared: bool = False) -> Generator[int]:
+        """Hold the lock on a file, which is made if it is not there; with `shared`, beside others who share it.
 
         Raises:
             StoreUnavailableError: Others held it for too long.
         """
         is_new = self.stat(name) is None
         with os_errors(self.path / name), self._writable(name, os.O_CREAT, sync=False) as descriptor:
-            _lock(descriptor, self.path / name)
+            _lock(descriptor, self.path / name, shared=shared)
             if os.fstat(descriptor).st_nlink == 0:
-                raise StoreUnavailableError(STORE, f'{self.path} was removed while it was opened.')
+                raise FolderRemovedError(self.path)
             self.flush(always=is_new)
             yield descriptor
 
@@ -223,7 +265,7 @@ def put_on_disk(descriptor: int) -> None:
         os.fdatasync(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: Path, *, shared: bool) -> None:
     """Take the lock in turns of asking and waiting: a call of the system that waits has no time limit."""
     import fcntl  # not on Windows, where the other stores work
 
@@ -232,7 +274,7 @@ def _lock(descriptor: int, path: Path) -> None:
     while True:
         # Not `lockf`: those locks are lost as soon as the process closes any descriptor of the file.
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return
         except BlockingIOError as error:
             if time.monotonic() >= deadline:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from harness_temporal.errors import StoreCorruptionError
-from harness_temporal.records import ContinuableSnapshot, EncodedSnapshot
+from harness_temporal.history import stored_message
+from harness_temporal.records import ContinuableSnapshot, EncodedSnapshot, StoredMessage
 from harness_temporal.stores.file.encoding import as_is, dump, load, parse
 from harness_temporal.stores.file.folders import STORE, Folder
 from harness_temporal.text import unescape
@@ -27,7 +28,7 @@ class StoredSnapshot:
     """Everything but the messages."""
     head: bytes | None
     """Where its history is in the message log, unless it is here."""
-    bodies: Sequence[bytes]
+    messages: Sequence[StoredMessage]
 
 
 def snapshot_numbers(run: Folder) -> list[int]:
@@ -69,7 +70,7 @@ def _loaded(content: bytes, seq: int, path: Path) -> StoredSnapshot:
     snapshot = load(ContinuableSnapshot, {**values, 'messages': []}, path, text=text)
     try:
         head = bytes.fromhex(values['head']) or None if messages is None else None
-        bodies = [json.dumps(message).encode() for message in messages or ()]
+        stored = [stored_message(json.dumps(message).encode()) for message in messages or ()]
     except (KeyError, TypeError, ValueError) as error:
         raise StoreCorruptionError(STORE, f'{path}: neither a history nor the head of one ({error!r}).') from error
-    return StoredSnapshot(replace(snapshot, messages=[]), head, bodies)
+    return StoredSnapshot(replace(snapshot, messages=[]), head, stored)

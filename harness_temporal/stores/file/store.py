@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,12 +15,15 @@ from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from harness_temporal.errors import ConfigurationError, HarnessError, StoreCorruptionError
+from harness_temporal.media.disk import DiskMediaStore
 from harness_temporal.records import ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.stores.external import digests_in
+from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.file.directory import hold, hold_all
 from harness_temporal.stores.file.encoding import load, number_of, parse, read_lines
-from harness_temporal.stores.file.folders import STORE, Folder, folder_name
+from harness_temporal.stores.file.folders import MEDIA, MESSAGES, STORE, Folder, folder_name
 from harness_temporal.stores.file.journal import Change
-from harness_temporal.stores.file.messages import NewMessages, read_histories
+from harness_temporal.stores.file.messages import NewMessages, collect, message_bodies, read_histories, reading
 from harness_temporal.stores.file.run_log import EFFECTS, EVENTS, RESPONSE, RUN, RunLog
 from harness_temporal.stores.file.snapshots import StoredSnapshot, read_snapshot, snapshot_numbers
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, is_possible_run_id
@@ -54,13 +59,26 @@ class FileStepStore(BaseStepStore):
     Args:
         directory: The folder. It is made when something is written.
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all. Messages are kept in any case.
+        media_store: Where large parts are kept; by default in `media/` of the folder, with `None` in the messages.
+        media_threshold_bytes: How large a binary or text part has to be for that.
     """
 
-    def __init__(self, directory: str | Path, *, max_snapshots_per_run: int | None = None) -> None:
-        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        max_snapshots_per_run: int | None = None,
+        media_store: MediaStoreChoice = 'default',
+        media_threshold_bytes: int = DEFAULT_THRESHOLD,
+    ) -> None:
+        self._path = Path(directory).absolute()
+        super().__init__(
+            max_snapshots_per_run=max_snapshots_per_run,
+            media_store=DiskMediaStore(self._path / MEDIA) if media_store == 'default' else media_store,
+            media_threshold_bytes=media_threshold_bytes,
+        )
         if sys.platform == 'win32':
             raise ConfigurationError(f'`{STORE}` needs file locks that Windows does not have; use `SqliteStepStore`.')
-        self._path = Path(directory).absolute()
         self._logs: dict[str, RunLog] = {}
         self._logs_lock = threading.Lock()
         self._known_runs: dict[str, _Registered] = {}
@@ -88,24 +106,39 @@ class FileStepStore(BaseStepStore):
         return events if limit is None else events[: max(0, limit)]
 
     async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
-        stored = await self._read(run_id, lambda run: _load_snapshots(run, include_interrupted, newest), [])
-        return await self._in_thread(lambda: self._with_messages(stored)) if stored else []
+        return await self._in_thread(lambda: self._read_snapshots_now(run_id, include_interrupted, newest))
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        effects = await self.list_tool_effects(run_id=run_id)
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        effects = await self._read_tool_effects(run_id, unresolved=False)
         return next((effect for effect in reversed(effects) if effect.tool_call_id == tool_call_id), None)
 
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
         effects = await self._read(run_id, lambda run: _load_lines(ToolEffectRecord, run, EFFECTS), [])
         newest = {effect.ledger_key: effect for effect in effects}
-        return sorted(newest.values(), key=lambda effect: effect.seq or 0)
+        found = sorted(newest.values(), key=lambda effect: effect.seq or 0)
+        return [effect for effect in found if effect.status == 'started' or not unresolved]
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        return [effect for effect in await self.list_tool_effects(run_id=run_id) if effect.status == 'started']
-
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
         response = await self._read(run_id, lambda run: _load_file(ModelResponseRecord, run, RESPONSE), None)
         return response if response is not None and response.key == key else None
+
+    # --- retention ---
+
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        runs = [run for run in await self._in_thread(self._registered) if run.started_at < started_before]
+        later = [run for run in runs if after is None or run.run_id > after]
+        return sorted(later, key=lambda run: run.run_id)[:limit]
+
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        return await self._in_thread(lambda: self._delete_runs(run_ids, idle_since))
+
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        return await self._in_thread(lambda: self._collect(untouched_since))
+
+    async def media_references(self) -> AsyncGenerator[str]:
+        for bodies in (self._message_bodies, self._run_bodies):
+            for digest in await self._in_thread(lambda bodies=bodies: {*_digests(bodies())}):
+                yield digest
 
     # --- in a worker thread ---
 
@@ -126,12 +159,17 @@ class FileStepStore(BaseStepStore):
         with hold(self._path, [name]) as held:
             return nothing if held is None else work(held.runs[name])
 
-    def _with_messages(self, stored: Sequence[StoredSnapshot]) -> list[SnapshotRow]:
-        # Not under the run's lock: what is in the message log stays as it is.
-        with Folder.made_at(self._path) as root:
+    def _read_snapshots_now(self, run_id: str, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
+        root = Folder.at(self._path)
+        if root is None:
+            return []
+        # The run's lock is given back before its messages are read: they stay as they are.
+        with root, reading(root):
+            stored = self._read_now(run_id, lambda run: _load_snapshots(run, include_interrupted, newest), [])
             histories = read_histories(root, [item.head for item in stored])
         return [
-            SnapshotRow(item.snapshot, item.bodies or bodies) for item, bodies in zip(stored, histories, strict=True)
+            SnapshotRow(item.snapshot, item.messages or messages)
+            for item, messages in zip(stored, histories, strict=True)
         ]
 
     def _registered(self) -> list[RunRecord]:
@@ -189,6 +227,58 @@ class FileStepStore(BaseStepStore):
             count += logs[run.run_id].register(run, count + 1)
         return [Change('', _COUNTER, b'%d' % count)] if count > first else []
 
+    def _delete_runs(self, run_ids: Sequence[str], idle_since: datetime | None) -> bool:
+        names = [folder_name(run_id) for run_id in run_ids if is_possible_run_id(run_id)]
+        with ExitStack() as stack:
+            root = Folder.at(self._path)
+            if root is None:
+                return True
+            stack.enter_context(root)
+            there = [name for name in names if root.stat(name)]
+            held = stack.enter_context(hold(self._path, there, shared=True)) if there else None
+            if held is None:
+                return True
+            if idle_since is not None and any(_is_active(run, idle_since) for run in held.runs.values()):
+                return False
+            for name in held.runs:
+                held.root.remove_within(name)
+        return True
+
+    def _collect(self, untouched_since: datetime) -> int:
+        with hold_all(self._path) as root:
+            if root is None:
+                return 0
+            root.remove_leftovers()
+            names = root.folders()
+        heads: list[bytes] = []
+        for name in names:
+            # Under its lock, so that what a writer that died left to finish is finished first.
+            with hold(self._path, [name]) as held:
+                if held is not None and name not in (MESSAGES, MEDIA):
+                    stored = _load_snapshots(held.runs[name], True, None)
+                    heads += [item.head for item in stored if item.head is not None]
+        with Folder.made_at(self._path) as root:
+            return collect(root, heads, untouched_since)
+
+    def _message_bodies(self) -> Iterator[bytes]:
+        with Folder.made_at(self._path) as root:
+            yield from message_bodies(root)
+
+    def _run_bodies(self) -> Iterator[bytes]:
+        with hold_all(self._path) as root:
+            names = root.folders() if root is not None else []
+        for name in names:
+            with hold(self._path, [name]) as held:
+                if held is None or name in (MESSAGES, MEDIA):
+                    continue
+                run = held.runs[name]
+                yield from (
+                    item.value for item in _load_lines(ToolEffectRecord, run, EFFECTS) if item.value is not None
+                )
+                response = _load_file(ModelResponseRecord, run, RESPONSE)
+                if response is not None:
+                    yield response.body
+
     def _take_log(self, name: str, run: Folder) -> RunLog:
         """Take a run's log out of those that are kept: after most errors it is not to be used again."""
         with self._logs_lock:
@@ -207,6 +297,25 @@ class FileStepStore(BaseStepStore):
 def _run_ids(batch: PreparedBatch) -> set[str]:
     records = (*batch.runs, *batch.effects, *batch.events, *batch.responses)
     return {record.run_id for record in records} | {encoded.snapshot.run_id for encoded in batch.snapshots}
+
+
+def _digests(bodies: Iterable[bytes]) -> Iterator[str]:
+    for body in bodies:
+        yield from digests_in(body)
+
+
+def _is_active(run: Folder, since: datetime) -> bool:
+    record = _load_file(RunRecord, run, RUN)
+    effects = _load_lines(ToolEffectRecord, run, EFFECTS)
+    return any(
+        moment >= since
+        for moment in (
+            *([record.started_at] if record else []),
+            *(event.timestamp for event in _load_lines(StepEvent, run, EVENTS)),
+            *(item.snapshot.timestamp for item in _load_snapshots(run, True, None)),
+            *(effect.ended_at or effect.started_at for effect in effects),
+        )
+    )
 
 
 def _load_file(make: type[T], run: Folder, name: str) -> T | None:

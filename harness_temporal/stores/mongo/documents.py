@@ -37,6 +37,11 @@ def name_within(run_id: str, part: object) -> str:
     return f'{run_id}/{escape(str(part))}'
 
 
+def stored_time(moment: datetime) -> int:
+    """Return a time as microseconds; a date of BSON has milliseconds."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
 def to_document(record: R, identity: str) -> Document:
     """Return a record as a document, without messages."""
     values = {name: getattr(record, name) for name in _fields(type(record))}
@@ -60,8 +65,7 @@ def _stored(value: Any) -> Any:
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, datetime):
-        # A date of BSON has milliseconds.
-        return (value - _EPOCH) // _MICROSECOND
+        return stored_time(value)
     if isinstance(value, dict):
         # Not as ASCII: two lone surrogates beside each other would read back as one character.
         return escape(json.dumps(cast(dict[str, str], value), ensure_ascii=False))

@@ -17,6 +17,14 @@ def _index(*fields: str, only_with: str | None = None, unique: bool = False) -> 
     return IndexModel(keys, unique=unique, partialFilterExpression={only_with: {'$type': 'string'}})
 
 
+def _of_bytes(field: str) -> IndexModel:
+    return IndexModel([(field, 1)], partialFilterExpression={field: {'$type': 'binData'}})
+
+
+_EXTERNAL = IndexModel([('external', 1), ('_id', 1)], partialFilterExpression={'external': True})
+"""Of what refers to blobs."""
+
+
 INDEXES: Indexes = {
     'runs': [
         _index('conversation_id', *_REGISTERED, only_with='conversation_id'),
@@ -31,17 +39,20 @@ INDEXES: Indexes = {
         _index('run_id', 'seq'),
         _index('run_id', 'state', 'seq'),
         _index('run_id', 'idempotency_key', only_with='idempotency_key', unique=True),
+        _of_bytes('head'),
     ],
     'snapshot_idempotency_keys': [_index('run_id')],
     'tool_effects': [
         _index('run_id', 'seq'),
         _index('run_id', 'status', 'seq'),
         _index('run_id', 'tool_call_id', 'seq'),
+        _of_bytes('value_digest'),
+        _EXTERNAL,
     ],
-    'history_links': [_index('message')],
+    'model_responses': [_of_bytes('body_digest'), _EXTERNAL],
+    'history_links': [_of_bytes('parent'), _of_bytes('message')],
+    'messages': [_EXTERNAL],
     'counters': [],
-    'model_responses': [],
-    'messages': [],
     'message_chunks': [],
 }
-"""`message` finds what still refers to a message."""
+"""Those of bytes find what still refers to a link or message."""

@@ -16,6 +16,7 @@ from harness_temporal.records import (
     StoredMessage,
     ToolEffectRecord,
 )
+from harness_temporal.stores.external import is_external
 from harness_temporal.stores.mongo.documents import Document, R, name_within, to_document
 from harness_temporal.stores.protocol import PreparedBatch
 
@@ -28,7 +29,7 @@ class Counter:
     """Numbers a run's records, and guards the run: every batch that changes something of it moves the version."""
 
     version: int = 0
-    """0: the document is not there yet."""
+    """0: the document is not there, and nothing else of the run is."""
     next_seq: int = 1
 
 
@@ -51,7 +52,7 @@ class Plan:
 
     held: Held
     counters: dict[str, Counter] = field(default_factory=dict[str, Counter])
-    """Of the runs that change, as they will be."""
+    """Of the runs that change, with the version that they must have, and with the number that comes next then."""
     inserts: dict[str, list[Document]] = field(default_factory=lambda: defaultdict[str, list[Document]](list))
     replacements: dict[str, dict[str, Document]] = field(
         default_factory=lambda: defaultdict[str, dict[str, Document]](dict)
@@ -63,8 +64,7 @@ class Plan:
     def touch(self, run_id: str) -> Counter:
         """Return the counter of a run that changes."""
         if run_id not in self.counters:
-            held = self.held.counters[run_id]
-            self.counters[run_id] = replace(held, version=held.version + 1)
+            self.counters[run_id] = replace(self.held.counters[run_id])
         return self.counters[run_id]
 
     def number(self, run_id: str) -> int:
@@ -164,8 +164,11 @@ def _is_new(keys: set[str], run_id: str, key: str | None) -> bool:
 
 def _with_bytes(made: Plan, record: R, identity: str, name: str) -> Document:
     document = to_document(record, identity)
-    if len(document.get(name, b'')) > _LARGEST_INSIDE:
+    body: bytes = document.get(name, b'')
+    if len(body) > _LARGEST_INSIDE:
         stored = stored_message(document.pop(name))
         made.content.append(stored)
         document[f'{name}_digest'] = stored.digest
+    elif is_external(body):
+        document['external'] = True
     return document

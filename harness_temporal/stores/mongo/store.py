@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.media.mongo import MongoMediaStore
 from harness_temporal.records import ContinuableSnapshot, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
-from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within
+from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
+from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within, stored_time
+from harness_temporal.stores.mongo.messages import Messages, read_whole
 from harness_temporal.stores.mongo.plan import Counter, Held, plan
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 from harness_temporal.text import escape
@@ -46,6 +50,8 @@ class MongoStepStore(BaseStepStore):
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
         timeout: How many seconds one request may take, with all that the driver repeats while no server answers, before
             the call raises `StoreUnavailableError`. It takes the place of what the client has for that.
+        media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
+        media_threshold_bytes: How large a binary or text part has to be for that.
     """
 
     def __init__(
@@ -56,17 +62,26 @@ class MongoStepStore(BaseStepStore):
         database: str = 'harness_temporal',
         max_snapshots_per_run: int | None = None,
         timeout: float = 30.0,
+        media_store: MediaStoreChoice = 'default',
+        media_threshold_bytes: int = DEFAULT_THRESHOLD,
     ) -> None:
-        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
         try:
             # Here, so that the module can be imported where the driver is not installed.
             from harness_temporal.databases.mongo import Database
             from harness_temporal.stores.mongo.content import Content
+            from harness_temporal.stores.mongo.retention import Collector
             from harness_temporal.stores.mongo.writer import Writer
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
         self._database = Database(client, db_url, database, timeout=timeout)
-        self._content = Content(self._database)
+        super().__init__(
+            max_snapshots_per_run=max_snapshots_per_run,
+            media_store=MongoMediaStore(database=self._database) if media_store == 'default' else media_store,
+            media_threshold_bytes=media_threshold_bytes,
+        )
+        self._messages = Messages(self._database)
+        self._content = Content(self._database, self._messages)
+        self._collector = Collector(self._database, self._messages, self._content)
         self._writer = Writer(self._database)
         self._writers = WeakValueDictionary[str, asyncio.Lock]()
 
@@ -80,11 +95,15 @@ class MongoStepStore(BaseStepStore):
         await self._writer.make_collections()
         run_ids = {record.run_id for record in (*batch.runs, *batch.effects, *batch.events, *batch.responses)}
         run_ids |= {encoded.snapshot.run_id for encoded in batch.snapshots}
+        await self._in_turn(run_ids, lambda: self._try_to_write(batch, run_ids))
+
+    async def _in_turn(self, run_ids: set[str], attempt: Callable[[], Awaitable[bool]]) -> None:
+        """Try to change runs until no other writer is faster."""
         try:
             async with asyncio.timeout(_PATIENCE) as patience, self._turn(run_ids):
                 # What follows ends by itself, and not in the middle of a commit.
                 patience.reschedule(None)
-                await self._write_alone(batch, run_ids)
+                await _until_done(attempt)
         except TimeoutError as error:
             raise StoreUnavailableError(STORE, f'other writes to these runs took {_PATIENCE:g} seconds.') from error
 
@@ -96,45 +115,34 @@ class MongoStepStore(BaseStepStore):
                 await stack.enter_async_context(self._writers.setdefault(run_id, asyncio.Lock()))
             yield
 
-    async def _write_alone(self, batch: PreparedBatch, run_ids: set[str]) -> None:
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + _PATIENCE, 0.005
-        while True:
-            held = await self._held(batch, run_ids)
-            unknown = sum(run.run_id not in held.runs for run in batch.runs)
-            registration = await self._writer.draw_registrations(len(batch.runs)) if unknown else 0
-            changes = plan(batch, held, registration=registration, max_snapshots=self.max_snapshots_per_run)
-            await self._content.save(changes.content, changes.histories)
-            if not changes.counters or await self._writer.commit(changes):
-                return
-            if loop.time() > deadline:
-                raise StoreUnavailableError(STORE, f'other writers changed the same runs for {_PATIENCE:g} seconds.')
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+    async def _try_to_write(self, batch: PreparedBatch, run_ids: set[str]) -> bool:
+        held = await self._held(batch, run_ids)
+        unknown = sum(run.run_id not in held.runs for run in batch.runs)
+        registration = await self._writer.draw_registrations(len(batch.runs)) if unknown else 0
+        changes = plan(batch, held, registration=registration, max_snapshots=self.max_snapshots_per_run)
+        await self._content.save(changes.content, changes.histories)
+        return not changes.counters or await self._writer.commit(changes)
 
     async def _held(self, batch: PreparedBatch, run_ids: set[str]) -> Held:
-        """Read what a batch touches. The counters first: what is newer than they are is found out at the commit."""
-        counters = await self._by_name('counters', run_ids)
-        versions = {name: Counter(item['version'], item['next_seq']) for name, item in counters.items()}
-        held = Held({run_id: versions.get(run_id, Counter()) for run_id in run_ids})
-        runs = await self._by_name('runs', {run.run_id for run in batch.runs})
+        """Read what a batch touches. The counters first: what is newer than they are is found out at the commit.
+
+        A run without a counter has nothing. What could be found is of one that began meanwhile, and that may be deleted
+        before the commit, which would not find out.
+        """
+        counters = await self._database.named('counters', run_ids)
+        known = {name: Counter(item['version'], item['next_seq']) for name, item in counters.items()}
+        held = Held({run_id: known.get(run_id, Counter()) for run_id in run_ids})
+        runs = await self._database.named('runs', {run.run_id for run in batch.runs if run.run_id in known})
         held.runs = {name: from_document(RunRecord, item) for name, item in runs.items()}
-        effects = await self._by_name(
-            'tool_effects', {name_within(effect.run_id, effect.ledger_key) for effect in batch.effects}
-        )
-        await self._content.fill(list(effects.values()), 'value')
-        held.effects = {name: from_document(ToolEffectRecord, item) for name, item in effects.items()}
-        held.snapshot_keys = {
-            *await self._by_name(
-                'snapshot_idempotency_keys',
-                {
-                    name_within(encoded.snapshot.run_id, encoded.snapshot.idempotency_key)
-                    for encoded in batch.snapshots
-                    if encoded.snapshot.idempotency_key is not None
-                },
-            )
+        names = {name_within(item.run_id, item.ledger_key) for item in batch.effects if item.run_id in known}
+        effects = await self._with_bodies(lambda: self._by_name('tool_effects', names), 'value')
+        held.effects = {item['_id']: from_document(ToolEffectRecord, item) for item in effects}
+        snapshots = [encoded.snapshot for encoded in batch.snapshots if encoded.snapshot.run_id in known]
+        keys = {
+            name_within(item.run_id, item.idempotency_key) for item in snapshots if item.idempotency_key is not None
         }
-        for run_id in run_ids:
+        held.snapshot_keys = {*await self._database.named('snapshot_idempotency_keys', keys)}
+        for run_id in known:
             await self._read_keys_and_snapshots(held, batch, run_id)
         return held
 
@@ -151,11 +159,8 @@ class MongoStepStore(BaseStepStore):
                 'snapshots', {'run_id': run_id}, fields=['seq', 'state'], sort={'seq': 1}
             )
 
-    async def _by_name(self, collection: str, names: set[str]) -> dict[str, Document]:
-        if not names:
-            return {}
-        found = await self._database.find(collection, {'_id': {'$in': sorted(names)}})
-        return {item['_id']: item for item in found}
+    async def _by_name(self, collection: str, names: set[str]) -> list[Document]:
+        return [*(await self._database.named(collection, names)).values()]
 
     # --- reading ---
 
@@ -184,36 +189,76 @@ class MongoStepStore(BaseStepStore):
 
     async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
         query = {'run_id': escape(run_id)} | ({} if include_interrupted else {'state': 'complete'})
-        found = (await self._database.find('snapshots', query, sort={'seq': -1}, limit=newest))[::-1]
+        return await read_whole(
+            lambda: self._database.find('snapshots', query, sort={'seq': -1}, limit=newest), self._rows
+        )
+
+    async def _rows(self, newest_first: Sequence[Document]) -> list[SnapshotRow]:
+        found = newest_first[::-1]
         histories = await self._content.histories(item['head'] for item in found if item['head'] is not None)
         return [
             SnapshotRow(from_document(ContinuableSnapshot, item, messages=[]), histories.get(item['head'], []))
             for item in found
         ]
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        """Return the newest ledger entry with this tool call id."""
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         found = await self._effects({'tool_call_id': escape(tool_call_id)}, run_id, newest_first=True, limit=1)
         return found[0] if found else None
 
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return all ledger entries of the run."""
-        return await self._effects({}, run_id)
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
+        return await self._effects({'status': 'started'} if unresolved else {}, run_id)
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return the entries whose effect may or may not have happened."""
-        return await self._effects({'status': 'started'}, run_id)
-
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
-        """Return the run's latest recorded model response if it is the one under `key`."""
-        found = await self._database.find('model_responses', {'_id': escape(run_id), 'key': escape(key)})
-        await self._content.fill(found, 'body')
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
+        query = {'_id': escape(run_id), 'key': escape(key)}
+        found = await self._with_bodies(lambda: self._database.find('model_responses', query), 'body')
         return from_document(ModelResponseRecord, found[0]) if found else None
 
     async def _effects(
         self, query: dict[str, str], run_id: str, *, newest_first: bool = False, limit: int | None = None
     ) -> list[ToolEffectRecord]:
         order = {'seq': -1 if newest_first else 1}
-        found = await self._database.find('tool_effects', {'run_id': escape(run_id)} | query, sort=order, limit=limit)
-        await self._content.fill(found, 'value')
+        query = {'run_id': escape(run_id)} | query
+        found = await self._with_bodies(
+            lambda: self._database.find('tool_effects', query, sort=order, limit=limit), 'value'
+        )
         return [from_document(ToolEffectRecord, item) for item in found]
+
+    async def _with_bodies(self, find: Callable[[], Awaitable[list[Document]]], name: str) -> list[Document]:
+        return await read_whole(find, lambda found: self._messages.filled(found, name))
+
+    # --- retention ---
+
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        query = {'started_at': {'$lt': stored_time(started_before)}, '_id': {'$gt': escape(after or '')}}
+        found = await self._database.find('runs', query, sort={'_id': 1}, limit=limit)
+        return [from_document(RunRecord, item) for item in found]
+
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        names = sorted({escape(run_id) for run_id in run_ids})
+        since = None if idle_since is None else stored_time(idle_since)
+        is_deleted: bool | None = True
+
+        async def attempt() -> bool:
+            nonlocal is_deleted
+            is_deleted = await self._writer.delete_runs(names, since)
+            return is_deleted is not None
+
+        if names:
+            await self._in_turn({*names}, attempt)
+        return bool(is_deleted)
+
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        return await self._collector.collect(stored_time(untouched_since))
+
+    def media_references(self) -> AsyncGenerator[str]:
+        return self._collector.media_references()
+
+
+async def _until_done(attempt: Callable[[], Awaitable[bool]]) -> None:
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + _PATIENCE, 0.005
+    while not await attempt():
+        if loop.time() > deadline:
+            raise StoreUnavailableError(STORE, f'other writers changed the same runs for {_PATIENCE:g} seconds.')
+        await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE)

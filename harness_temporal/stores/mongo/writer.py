@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
 from pymongo import DeleteMany, InsertOne, ReplaceOne, ReturnDocument, UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
@@ -12,6 +15,16 @@ from harness_temporal.stores.mongo.plan import Plan
 
 _ORDER_OF_RUNS = '/runs'
 """The counter that says which run was registered before which. No run id has a slash."""
+
+_OF_A_RUN = {
+    'runs': '_id',
+    'events': 'run_id',
+    'snapshots': 'run_id',
+    'snapshot_idempotency_keys': 'run_id',
+    'tool_effects': 'run_id',
+    'model_responses': '_id',
+}
+"""The collections and the field in which they have the run, but for its counter."""
 
 
 class Writer:
@@ -27,6 +40,24 @@ class Writer:
     async def commit(self, plan: Plan) -> bool:
         """Make a plan's changes in one transaction; false, and none of them, if another writer was faster."""
         return await self._database.transact(lambda opened, session: _apply(opened, plan, session))
+
+    async def delete_runs(self, run_ids: Sequence[str], idle_since: int | None) -> bool | None:
+        """Delete runs in one transaction; false if one was active since then, `None` if another writer was faster."""
+        is_active = False
+
+        async def work(opened: AsyncDatabase[Document], session: AsyncClientSession) -> bool:
+            nonlocal is_active
+            # As in a commit the counters come first, so that what is read then is what is deleted.
+            await opened['counters'].delete_many({'_id': {'$in': run_ids}}, session=session)
+            is_active = idle_since is not None and await _is_active(opened, session, run_ids, idle_since)
+            if not is_active:
+                for collection, field in _OF_A_RUN.items():
+                    await opened[collection].delete_many({field: {'$in': run_ids}}, session=session)
+            return not is_active
+
+        if await self._database.transact(work):
+            return True
+        return False if is_active else None
 
     async def draw_registrations(self, count: int) -> int:
         """Return the first of `count` numbers that nobody else gets. Later ones are larger."""
@@ -46,16 +77,17 @@ async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncCl
     # The counters first: from then on nobody else can change these runs.
     counters = [
         UpdateOne(
-            {'_id': run_id, 'version': counter.version - 1},
-            {'$set': {'version': counter.version, 'next_seq': counter.next_seq}},
+            {'_id': run_id, 'version': counter.version},
+            {'$inc': {'version': 1}, '$set': {'next_seq': counter.next_seq}},
         )
         for run_id, counter in sorted(plan.counters.items())
-        if plan.held.counters[run_id].version
+        if counter.version
     ]
+    # A version that no deleted run of this name has had, or a plan that was made before would fit this one too.
     new = [
-        InsertOne({'_id': run_id, 'version': counter.version, 'next_seq': counter.next_seq})
+        InsertOne({'_id': run_id, 'version': 1 + random.getrandbits(62), 'next_seq': counter.next_seq})
         for run_id, counter in sorted(plan.counters.items())
-        if not plan.held.counters[run_id].version
+        if not counter.version
     ]
     result = await database['counters'].bulk_write([*counters, *new], session=session)
     if result.matched_count != len(counters):
@@ -70,3 +102,20 @@ async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncCl
         operations = [ReplaceOne({'_id': name}, document, upsert=True) for name, document in replaced.items()]
         await database[collection].bulk_write(operations, session=session)
     return True
+
+
+async def _is_active(
+    database: AsyncDatabase[Document], session: AsyncClientSession, run_ids: Sequence[str], since: int
+) -> bool:
+    lately = {'$gte': since}
+    activity = {
+        'runs': {'started_at': lately},
+        'events': {'timestamp': lately},
+        'snapshots': {'timestamp': lately},
+        'tool_effects': {'$or': [{'ended_at': lately}, {'ended_at': None, 'started_at': lately}]},
+    }
+    for collection, condition in activity.items():
+        query = {_OF_A_RUN[collection]: {'$in': run_ids}} | condition
+        if await database[collection].find_one(query, projection=['_id'], session=session) is not None:
+            return True
+    return False

@@ -53,7 +53,7 @@ class _Content:
     def place_once(self, message: StoredMessage) -> _Row:
         """Add a message unless it is there, and say where it is."""
         if message.digest not in self._messages:
-            self._messages[message.digest] = self.place(message.body)
+            self._messages[message.digest] = {'digest': _hex(message.digest)} | self.place(message.body)
         return self._messages[message.digest]
 
 

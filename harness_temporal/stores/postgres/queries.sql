@@ -13,16 +13,16 @@ SELECT * FROM {schema}.runs WHERE run_id = $1::text;
 SELECT * FROM {schema}.runs ORDER BY started_at DESC, registration_number DESC LIMIT $1::bigint;
 
 -- name: list_runs_of_conversation
--- The newest runs of a conversation, newest first; with a parent, only its runs.
+-- The newest runs of a conversation, newest first.
 SELECT * FROM {schema}.runs
 WHERE left(conversation_id, 200) = left($2::text, 200) AND conversation_id = $2::text
-  AND ($3::text IS NULL OR parent_run_id = $3::text)
 ORDER BY started_at DESC, registration_number DESC LIMIT $1::bigint;
 
 -- name: list_runs_of_parent
--- The newest runs that a run started, newest first.
+-- The newest runs that a run started, newest first; with a conversation, only those in it. A run starts few.
 SELECT * FROM {schema}.runs
 WHERE left(parent_run_id, 200) = left($2::text, 200) AND parent_run_id = $2::text
+  AND ($3::text IS NULL OR conversation_id = $3::text)
 ORDER BY started_at DESC, registration_number DESC LIMIT $1::bigint;
 
 -- name: list_events
@@ -41,9 +41,11 @@ WITH RECURSIVE wanted AS MATERIALIZED (
   ORDER BY seq DESC LIMIT $3::bigint
 ),
 walk (link, parent, message) AS (
-  SELECT digest, parent, message FROM {schema}.history_links WHERE digest IN (SELECT head FROM wanted)
+  -- The limits keep the planner from reading the whole table, here and for each step of the walk.
+  SELECT head.* FROM wanted CROSS JOIN LATERAL (
+    SELECT digest, parent, message FROM {schema}.history_links WHERE digest = wanted.head LIMIT 1
+  ) AS head
   UNION
-  -- The limit keeps the planner from reading the whole table for each step of the walk.
   SELECT next.* FROM walk CROSS JOIN LATERAL (
     SELECT digest, parent, message FROM {schema}.history_links WHERE digest = walk.parent LIMIT 1
   ) AS next
@@ -78,3 +80,35 @@ CROSS JOIN LATERAL (
 
 -- name: get_model_response
 SELECT * FROM {schema}.model_responses WHERE run_id = $1::text AND key = $2::text;
+
+-- name: runs_by_id
+SELECT * FROM {schema}.runs
+WHERE run_id > $1::text AND started_at < $2::timestamptz ORDER BY run_id LIMIT $3::bigint;
+
+-- name: delete_runs
+SELECT {schema}.delete_runs($1::text, $2::timestamptz) AS deleted;
+
+-- name: loose_links
+-- The next links that no snapshot ends at and no link follows.
+SELECT digest FROM {schema}.history_links AS link
+WHERE digest > $1::bytea
+  AND NOT EXISTS (SELECT FROM {schema}.snapshots WHERE head = link.digest)
+  AND NOT EXISTS (SELECT FROM {schema}.history_links AS next WHERE next.parent = link.digest)
+ORDER BY digest LIMIT $2::bigint;
+
+-- name: collect_links
+SELECT {schema}.collect_links($1::text) AS count;
+
+-- name: external_messages
+-- The next messages with parts elsewhere, which start with a byte that no body starts with (`stores.external`).
+SELECT digest, body FROM {schema}.messages
+WHERE digest > $1::bytea AND substr(body, 1, 1) = '\x02'::bytea ORDER BY digest LIMIT $2::bigint;
+
+-- name: external_values
+SELECT run_id, seq, value FROM {schema}.tool_effects
+WHERE (run_id, seq) > ($1::text, $2::bigint) AND substr(value, 1, 1) = '\x02'::bytea
+ORDER BY run_id, seq LIMIT $3::bigint;
+
+-- name: external_responses
+SELECT run_id, body FROM {schema}.model_responses
+WHERE run_id > $1::text AND substr(body, 1, 1) = '\x02'::bytea ORDER BY run_id LIMIT $2::bigint;

@@ -11,12 +11,12 @@ from typing import Any, TypeVar, cast
 
 from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.errors import StoreCorruptionError
-from harness_temporal.history import stored_message
 from harness_temporal.records import (
     ContinuableSnapshot,
     ModelResponseRecord,
     RunRecord,
     StepEvent,
+    StoredMessage,
     ToolEffectRecord,
 )
 from harness_temporal.stores.protocol import SnapshotRow
@@ -43,24 +43,24 @@ def from_row(kind: type[R], row: Row, **given: object) -> R:
 
 def snapshots_from_rows(rows: Sequence[Row]) -> list[SnapshotRow]:
     """Return in order the snapshots of the query `read_snapshots`."""
-    links: dict[bytes, tuple[bytes | None, bytes]] = {}
+    links: dict[bytes, tuple[bytes | None, StoredMessage]] = {}
     for row in rows:
         if row['link'] is not None and row['link'] not in links:
-            if row['body'] is None or stored_message(row['body']).digest != row['message']:
-                raise StoreCorruptionError(STORE, f'the message {row["message"].hex()} is missing or damaged.')
-            links[row['link']] = row['parent'], row['body']
+            if row['body'] is None:
+                raise StoreCorruptionError(STORE, f'the message {row["message"].hex()} is missing.')
+            links[row['link']] = row['parent'], StoredMessage(row['message'], row['body'])
     found = sorted((row for row in rows if row['seq'] is not None), key=lambda row: row['seq'])
-    return [SnapshotRow(from_row(ContinuableSnapshot, row, messages=[]), _bodies(links, row['head'])) for row in found]
+    return [SnapshotRow(from_row(ContinuableSnapshot, row, messages=[]), _history(links, row['head'])) for row in found]
 
 
-def _bodies(links: Mapping[bytes, tuple[bytes | None, bytes]], head: bytes | None) -> list[bytes]:
-    bodies: list[bytes] = []
+def _history(links: Mapping[bytes, tuple[bytes | None, StoredMessage]], head: bytes | None) -> list[StoredMessage]:
+    messages: list[StoredMessage] = []
     while head is not None:
         if head not in links:
             raise StoreCorruptionError(STORE, f'the history {head.hex()} is missing.')
-        head, body = links[head]
-        bodies.append(body)
-    return bodies[::-1]
+        head, message = links[head]
+        messages.append(message)
+    return messages[::-1]
 
 
 @cache

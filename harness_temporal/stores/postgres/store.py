@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from harness_temporal.databases.postgres.sql import Row, Statements
@@ -14,7 +15,10 @@ from harness_temporal.errors import (
     StoreUnavailableError,
     ToolEffectConflictError,
 )
+from harness_temporal.media.postgres import PostgresMediaStore
 from harness_temporal.records import EncodedHistory, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.stores.external import digests_in
+from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.postgres.batch import encode, is_repeatable, ledger_rows
 from harness_temporal.stores.postgres.beliefs import Beliefs, LedgerEntry, LedgerKey, ledger_key
 from harness_temporal.stores.postgres.rows import STORE, from_row, snapshots_from_rows
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it ships none
 
 _LARGEST = 2**63 - 1
+_PAGE = 100
+"""Rows that collection looks at in one go."""
 _ROUNDS = 10
 """How often a write is worked out anew because the ledger moved. Each time, another writer got ahead."""
 
@@ -49,6 +55,8 @@ class PostgresStepStore(BaseStepStore):
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
         max_pool_size: How many connections the store's own pool may open.
         acquire_timeout: How many seconds a call may wait for a connection before it raises `StoreUnavailableError`.
+        media_store: Where large parts are kept; by default in the same schema, with `None` in the messages.
+        media_threshold_bytes: How large a binary or text part has to be for that.
     """
 
     def __init__(
@@ -60,8 +68,9 @@ class PostgresStepStore(BaseStepStore):
         max_snapshots_per_run: int | None = None,
         max_pool_size: int = 10,
         acquire_timeout: float = 30.0,
+        media_store: MediaStoreChoice = 'default',
+        media_threshold_bytes: int = DEFAULT_THRESHOLD,
     ) -> None:
-        super().__init__(max_snapshots_per_run=max_snapshots_per_run)
         try:
             # Here, so that the module can be imported where the driver is not installed.
             from harness_temporal.databases.postgres.connections import Connections
@@ -73,6 +82,11 @@ class PostgresStepStore(BaseStepStore):
             dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout
         )
         self._beliefs = Beliefs()
+        super().__init__(
+            max_snapshots_per_run=max_snapshots_per_run,
+            media_store=PostgresMediaStore(self._connections) if media_store == 'default' else media_store,
+            media_threshold_bytes=media_threshold_bytes,
+        )
 
     async def aclose(self) -> None:
         """Close the store, and its pool unless it was given. A closed store cannot be used again."""
@@ -143,10 +157,10 @@ class PostgresStepStore(BaseStepStore):
     ) -> list[RunRecord]:
         """Return the matching runs by start; with `limit`, the newest of them."""
         parent, conversation = _escaped(parent_run_id), _escaped(conversation_id)
-        if conversation is not None:
-            rows = await self._fetch('list_runs_of_conversation', _bounded(limit), conversation, parent)
-        elif parent is not None:
-            rows = await self._fetch('list_runs_of_parent', _bounded(limit), parent)
+        if parent is not None:
+            rows = await self._fetch('list_runs_of_parent', _bounded(limit), parent, conversation)
+        elif conversation is not None:
+            rows = await self._fetch('list_runs_of_conversation', _bounded(limit), conversation)
         else:
             rows = await self._fetch('list_runs', _bounded(limit))
         return [from_row(RunRecord, row) for row in reversed(rows)]
@@ -160,23 +174,54 @@ class PostgresStepStore(BaseStepStore):
         rows = await self._fetch('read_snapshots', escape(run_id), include_interrupted, _bounded(newest))
         return snapshots_from_rows(rows)
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
-        """Return the newest ledger entry with this tool call id."""
+    async def _read_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         found = await self._effects('get_tool_effect', escape(run_id), escape(tool_call_id))
         return found[0] if found else None
 
-    async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return all ledger entries of the run."""
-        return await self._effects('list_tool_effects', escape(run_id))
+    async def _read_tool_effects(self, run_id: str, *, unresolved: bool) -> list[ToolEffectRecord]:
+        return await self._effects(
+            'list_unresolved_tool_effects' if unresolved else 'list_tool_effects', escape(run_id)
+        )
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
-        """Return the entries whose effect may or may not have happened."""
-        return await self._effects('list_unresolved_tool_effects', escape(run_id))
-
-    async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
-        """Return the run's latest recorded model response if it is the one under `key`."""
+    async def _read_model_response(self, run_id: str, key: str) -> ModelResponseRecord | None:
         rows = await self._fetch('get_model_response', escape(run_id), escape(key))
         return from_row(ModelResponseRecord, rows[0]) if rows else None
+
+    # --- retention ---
+
+    async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
+        """Return runs that started before then, in the database's order of their ids."""
+        rows = await self._fetch('runs_by_id', after or '', started_before, limit)
+        return [from_row(RunRecord, row) for row in rows]
+
+    async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
+        """Delete all of these runs, unless one of them was active since then."""
+        names = json.dumps([escape(run_id) for run_id in sorted({*run_ids})], ensure_ascii=False)
+        [row] = await self._fetch('delete_runs', names, idle_since)
+        return row['deleted']
+
+    async def collect_messages(self, *, untouched_since: datetime) -> int:
+        """Delete messages that no snapshot has, however young: whoever builds on one keeps it from being deleted."""
+        count, last = 0, b''
+        while rows := await self._fetch('loose_links', last, _PAGE):
+            [collected] = await self._fetch('collect_links', json.dumps([row['digest'].hex() for row in rows]))
+            count += collected['count']
+            last = rows[-1]['digest']
+        return count
+
+    async def media_references(self) -> AsyncGenerator[str]:
+        """Yield the digests of the blobs that bodies refer to."""
+        pages: tuple[tuple[str, tuple[str, ...], tuple[object, ...], str], ...] = (
+            ('external_messages', ('digest',), (b'',), 'body'),
+            ('external_values', ('run_id', 'seq'), ('', 0), 'value'),
+            ('external_responses', ('run_id',), ('',), 'body'),
+        )
+        for query, key, last, column in pages:
+            while rows := await self._fetch(query, *last, _PAGE):
+                for row in rows:
+                    for digest in digests_in(row[column]):
+                        yield digest
+                last = tuple(rows[-1][name] for name in key)
 
     async def _effects(self, query: str, *arguments: object) -> list[ToolEffectRecord]:
         entries = [_entry(row) for row in await self._fetch(query, *arguments)]

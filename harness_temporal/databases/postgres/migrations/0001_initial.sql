@@ -152,15 +152,21 @@ DECLARE
   effect tool_effects;
   event events;
   snapshot snapshots;
+  sequence run_sequences;
   run_ids text[];
   next_seqs bigint[];
   place int;
 BEGIN
   -- Lock the runs, which all writers name in the same order. What follows sees all that the writers before us did.
   FOR item IN SELECT jsonb_array_elements(batch -> 'run_ids') LOOP
-    INSERT INTO run_sequences VALUES (item #>> '{}', 1) ON CONFLICT DO NOTHING;
-    SELECT run_ids || run_id, next_seqs || next_seq INTO run_ids, next_seqs
-      FROM run_sequences WHERE run_id = item #>> '{}' FOR UPDATE;
+    LOOP
+      INSERT INTO run_sequences VALUES (item #>> '{}', 1) ON CONFLICT DO NOTHING;
+      SELECT * INTO sequence FROM run_sequences WHERE run_id = item #>> '{}' FOR UPDATE;
+      -- Whoever held the lock may have deleted the run.
+      EXIT WHEN FOUND;
+    END LOOP;
+    run_ids := run_ids || sequence.run_id;
+    next_seqs := next_seqs || sequence.next_seq;
   END LOOP;
 
   FOR run IN SELECT * FROM jsonb_populate_recordset(NULL::runs, batch -> 'runs') LOOP
@@ -231,9 +237,8 @@ BEGIN
     END IF;
     -- Sorted, so that writers which share messages wait for each other instead of deadlocking.
     INSERT INTO messages
-      SELECT sha256(body) AS digest, body
-      FROM jsonb_to_recordset(item -> 'messages') AS message(start int, length int)
-      CROSS JOIN LATERAL substr(content, start, length) AS body
+      SELECT digest, substr(content, start, length)
+      FROM jsonb_to_recordset(item -> 'messages') AS message(digest bytea, start int, length int)
       ORDER BY digest
       ON CONFLICT DO NOTHING;
     INSERT INTO history_links
