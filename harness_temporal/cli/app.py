@@ -34,3 +34,21 @@ def demo(
     # Temporal's native threads sometimes abort an interpreter that is torn down under them (sdk-python issue 300), and
     # a good run would end with the status of a crash. Everything that the demo started has ended by here.
     os._exit(status)
+
+
+@app.command('import')
+def import_(
+    source: Annotated[str, typer.Argument(help='The store of pydantic-ai-harness to read: a URL or a path.')],
+    target: Annotated[str, typer.Argument(help='The store of this package to write to: a URL or a path.')],
+    as_json: Annotated[bool, typer.Option('--json', help='Print one JSON object.')] = False,
+    dry_run: Annotated[bool, typer.Option('--dry-run', help='Read and check the source, and write nothing.')] = False,
+) -> None:
+    """Import the runs of a pydantic-ai-harness store (0.36 to 0.62).
+
+    Stores are written as file:FOLDER, sqlite:FILE, postgresql://... or mongodb://HOST/DATABASE. The source stays as it
+    is; stop what writes to it. Importing again adds only what is not there yet.
+    """
+    # The message types of Pydantic AI take a while to import, which `--help` should not.
+    from harness_temporal.cli.importing import run
+
+    raise typer.Exit(run(source, target, as_json=as_json, dry_run=dry_run))
