@@ -153,5 +153,3 @@ class ModelRequestFacts(_Facts):
     """Number of the snapshot to save after the response, before its tools run."""
     pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """`EndedToolCall`s to record first."""
-    events: bool = True
-    """Whether the request's events are written here rather than by operations of their own."""

@@ -102,8 +102,7 @@ async def start_model_request(
             history, state = link(None, 0, map(encode_message, messages)), snapshot_state(messages)
         if request.save is not None:
             records.append(_snapshot(run, history, save=request.save, step_index=request.step_index, state=state))
-    if request.events:
-        records.append(_request_event(run, request, 'model_request_started', attempt))
+    records.append(_request_event(run, request, 'model_request_started', attempt))
     await store.commit(records)
     return history
 
@@ -133,8 +132,7 @@ async def finish_model_request(
                 state='interrupted',
             )
         )
-    if request.events:
-        records.append(_request_event(run, request, 'model_request_completed', attempt))
+    records.append(_request_event(run, request, 'model_request_completed', attempt))
     await store.commit(records)
 
 
@@ -142,8 +140,7 @@ async def fail_model_request(
     store: StepStore, run: RunFacts, request: ModelRequestFacts, *, attempt: int, error: str
 ) -> None:
     """Record that an attempt at a model request failed."""
-    if request.events:
-        await store.commit([_request_event(run, request, 'model_request_failed', attempt, error)])
+    await store.commit([_request_event(run, request, 'model_request_failed', attempt, error)])
 
 
 def event(run: RunFacts, facts: EventFacts) -> StepEvent:

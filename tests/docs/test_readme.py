@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from harness_temporal.temporal.dev_server import DevServer, dev_server
+from tests.s3_server import Bucket
 
 README = Path(__file__).parents[2] / 'README.md'
 EXAMPLES = re.findall(r'```python\n(.*?)```', README.read_text(), re.DOTALL)
+RUN_IN_A_FUNCTION = ('continue_run', 'StoreMaintenance')
+"""What the examples have that await outside of any function."""
 
 
 @pytest.fixture
@@ -27,11 +30,21 @@ def server(tmp_path: Path) -> Iterator[DevServer]:
 
 
 @pytest.fixture
-def example(server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def example(server: DevServer, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The examples that define things, as one module, as a reader would write them down."""
-    source = '\n'.join(code for code in EXAMPLES if 'continue_run' not in code)
-    assert source.count("'openai:gpt-5'") == 1
-    source = source.replace("'openai:gpt-5'", 'TestModel()').replace('localhost:7233', server.address)
+    source = '\n'.join(code for code in EXAMPLES if not any(name in code for name in RUN_IN_A_FUNCTION))
+    for shown, ours in {
+        "'openai:gpt-5'": 'TestModel()',
+        'localhost:7233': server.address,
+        'https://account.r2.cloudflarestorage.com': bucket.server.endpoint,
+        'my-bucket': bucket.name,
+        "region='auto'": "region='us-east-1'",
+    }.items():
+        assert shown in source
+        source = source.replace(shown, ours)
+    if bucket.server.access_key_id is not None:
+        monkeypatch.setenv('AWS_ACCESS_KEY_ID', bucket.server.access_key_id)
+        monkeypatch.setenv('AWS_SECRET_ACCESS_KEY', bucket.server.secret_access_key or '')
     header = 'from pydantic_ai.models.test import TestModel\nfrom tests.docs.test_readme import payments\n'
     (tmp_path / 'readme_example.py').write_text(header + source)
     monkeypatch.chdir(tmp_path)
@@ -58,12 +71,27 @@ async def test_the_examples_run_and_what_they_leave_can_be_continued(
     [effect] = await example.store.list_tool_effects(run_id=run.run_id)
     assert effect.effect_summary.startswith('charge')
 
-    [continues] = [code for code in EXAMPLES if 'continue_run' in code]
-    names: dict[str, Any] = {'store': example.store, 'librarian': example.librarian, 'run_id': run.run_id}
-    compiled = compile(continues, 'README.md', 'exec', flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    finished = eval(compiled, names)
-    if inspect.isawaitable(finished):
-        await finished
+    names = await run_example('continue_run', {**vars(example), 'run_id': run.run_id})
     assert len(names['branch']) == len(names['history'])
     assert names['left'].unresolved == ()
     assert len(await example.store.list_runs()) == 2
+
+
+async def test_large_parts_of_the_painter_are_in_its_bucket_and_are_collected(example: Any) -> None:
+    await example.painter.run('large ' * 20_000)
+    [blob] = [blob async for blob in example.media.blobs()]
+    assert blob.size == len('large ' * 20_000)
+    await run_example('StoreMaintenance', vars(example))
+    assert [blob async for blob in example.media.blobs()] == [blob]
+    assert len(await example.runs.list_runs()) == 1
+    await example.media.aclose()
+
+
+async def run_example(name: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the example that has `name`, and return what it defined."""
+    [code] = [code for code in EXAMPLES if name in code]
+    names = {**names}
+    finished = eval(compile(code, 'README.md', 'exec', flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+    if inspect.isawaitable(finished):
+        await finished
+    return names
