@@ -7,6 +7,14 @@ with the writes inside the activities that run anyway.
 from __future__ import annotations
 
 from harness_temporal.errors import HarnessError
+from harness_temporal.state import (
+    AgentExecutable,
+    DeferredToolResume,
+    HarnessContext,
+    HarnessState,
+    PortableState,
+    RunBindings,
+)
 from harness_temporal.step_persistence import (
     StepPersistence,
     annotate_tool_effect,
@@ -19,11 +27,17 @@ from harness_temporal.temporal import AgentRunInput, AgentRunOutput, HarnessDura
 from harness_temporal.tools import recovery_retryable
 
 __all__ = [
+    'AgentExecutable',
     'AgentRunInput',
     'AgentRunOutput',
+    'DeferredToolResume',
+    'HarnessContext',
     'HarnessDurability',
     'HarnessError',
     'HarnessPlugin',
+    'HarnessState',
+    'PortableState',
+    'RunBindings',
     'StepPersistence',
     'annotate_tool_effect',
     'continue_run',

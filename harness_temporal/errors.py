@@ -6,10 +6,14 @@ A class also derives from the builtin that the step-persistence seed names for i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from harness_temporal.records import ToolEffectRecord
+
+RetryHint: TypeAlias = Literal['none', 'new_run', 'dependency_change']
+"""What could mend a failed run: nothing, another run with the same input, or a change outside of it."""
 
 
 class HarnessError(Exception):
@@ -175,6 +179,64 @@ class ExternalContentError(RunImportError):
         self.uri = uri
 
 
+class StateError(HarnessError, ValueError):
+    """State cannot be read, written or exported. `code` says which rule it broke."""
+
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+
+
+class StateEnvelopeError(StateError):
+    """A document is not a state that this release can load. `locations` are the fields that are wrong."""
+
+    def __init__(self, code: str, message: str, locations: tuple[str, ...] = ()) -> None:
+        super().__init__(code, message)
+        self.locations = locations
+
+
+class RunError(HarnessError, RuntimeError):
+    """A run cannot start, or did not complete. `code` says why."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_hint: RetryHint = 'none',
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+        self.retry_hint: RetryHint = retry_hint
+
+
+class InputError(RunError):
+    """A run was given input that it cannot take."""
+
+
+class DeferredResumeError(RunError):
+    """Answers to deferred calls do not fit what was asked, the history, or the tools of this run."""
+
+
+class RunCleanupError(RunError):
+    """A run came to its end, and closing it failed. `outcome` may be right, but its delivery was not clean."""
+
+    def __init__(self, outcome: Any, causes: tuple[BaseException, ...]) -> None:
+        names = ', '.join(type(cause).__name__ for cause in causes)
+        super().__init__(
+            'run_cleanup_failed',
+            f'The run ended, but closing it raised {names or "an error"}. Its result is in `outcome`: check what is '
+            'left open outside before you use it.',
+            {'cause_count': len(causes)},
+            retry_hint='new_run',
+        )
+        self.outcome = outcome
+        self.causes = causes
+
+
 PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     ConfigurationError,
     PluginMissingError,
@@ -195,5 +257,11 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     MediaCorruptionError,
     RunImportError,
     ExternalContentError,
+    StateError,
+    StateEnvelopeError,
+    RunError,
+    InputError,
+    DeferredResumeError,
+    RunCleanupError,
 )
 """The errors that another attempt cannot mend, each by its exact class. Every other one is worth a retry."""

@@ -19,7 +19,7 @@ from tests.s3_server import Bucket
 
 README = Path(__file__).parents[2] / 'README.md'
 EXAMPLES = re.findall(r'```python\n(.*?)```', README.read_text(), re.DOTALL)
-RUN_IN_A_FUNCTION = ('continue_run', 'StoreMaintenance')
+RUN_IN_A_FUNCTION = ('continue_run', 'StoreMaintenance', 'AgentExecutable')
 """What the examples have that await outside of any function."""
 
 
@@ -75,6 +75,12 @@ async def test_the_examples_run_and_what_they_leave_can_be_continued(
     assert len(names['branch']) == len(names['history'])
     assert names['left'].unresolved == ()
     assert len(await example.store.list_runs()) == 2
+
+
+async def test_a_thread_is_carried_in_a_document(example: Any) -> None:
+    names = await run_example('AgentExecutable', vars(example))
+    assert names['second'].thread_id == names['first'].thread_id
+    assert len(names['second'].state.message_history) > len(names['state'].message_history)
 
 
 async def test_large_parts_of_the_painter_are_in_its_bucket_and_are_collected(example: Any) -> None:

@@ -9,10 +9,12 @@ from harness_temporal import errors
 from harness_temporal.errors import (
     PERMANENT_ERRORS,
     ConfigurationError,
+    DeferredResumeError,
     DuplicateRunError,
     ExternalContentError,
     HarnessError,
     HistoryMissingError,
+    InputError,
     InvalidMediaUriError,
     InvalidRunIdError,
     MediaCorruptionError,
@@ -20,8 +22,12 @@ from harness_temporal.errors import (
     MissingRunIdError,
     NotStorableError,
     PluginMissingError,
+    RunCleanupError,
+    RunError,
     RunImportError,
     SnapshotNotFoundError,
+    StateEnvelopeError,
+    StateError,
     StoreAccessError,
     StoreCorruptionError,
     StoreError,
@@ -59,6 +65,12 @@ INSTANCES: list[HarnessError] = [
     MediaCorruptionError(media_uri(b'x'), 'gone'),
     RunImportError('run-1', 'no.'),
     ExternalContentError('run-1', 'x', 'is gone.'),
+    StateError('capability_state_invalid', 'wrong', {'capability_id': 'acme'}),
+    StateEnvelopeError('state_invalid', 'wrong', ('thread_id',)),
+    RunError('run_failed', 'failed', retry_hint='new_run'),
+    InputError('input_empty', 'empty'),
+    DeferredResumeError('deferred_request_missing', 'gone', {'tool_call_id': 'call-1'}),
+    RunCleanupError(None, ()),
 ]
 
 
@@ -85,6 +97,12 @@ def test_every_error_of_the_module_is_tried_here() -> None:
         (InvalidMediaUriError, ValueError),
         (MediaNotFoundError, StoreError),
         (MediaCorruptionError, StoreCorruptionError),
+        (StateError, ValueError),
+        (StateEnvelopeError, StateError),
+        (RunError, RuntimeError),
+        (InputError, RunError),
+        (DeferredResumeError, RunError),
+        (RunCleanupError, RunError),
     ],
 )
 def test_error_is_caught_by_code_for_its_base(error: type[Exception], base: type[Exception]) -> None:
@@ -126,6 +144,22 @@ def test_errors_carry_what_a_handler_needs() -> None:
         'MediaCorruptionError': {'store': 'media', 'uri': media_uri(b'x')},
         'RunImportError': {'run_id': 'run-1'},
         'ExternalContentError': {'run_id': 'run-1', 'uri': 'x'},
+        'StateError': {'code': 'capability_state_invalid', 'details': {'capability_id': 'acme'}},
+        'StateEnvelopeError': {'code': 'state_invalid', 'details': {}, 'locations': ('thread_id',)},
+        'RunError': {'code': 'run_failed', 'details': {}, 'retry_hint': 'new_run'},
+        'InputError': {'code': 'input_empty', 'details': {}, 'retry_hint': 'none'},
+        'DeferredResumeError': {
+            'code': 'deferred_request_missing',
+            'details': {'tool_call_id': 'call-1'},
+            'retry_hint': 'none',
+        },
+        'RunCleanupError': {
+            'code': 'run_cleanup_failed',
+            'details': {'cause_count': 0},
+            'retry_hint': 'new_run',
+            'outcome': None,
+            'causes': (),
+        },
     }
 
 
