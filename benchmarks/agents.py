@@ -18,10 +18,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
-VARIANT, STORE = 'BENCHMARK_VARIANT', 'BENCHMARK_STORE'
-"""Environment variables: which agent, and the path of its store's file."""
+VARIANT, STORE, RESULT_SIZE = 'BENCHMARK_VARIANT', 'BENCHMARK_STORE', 'BENCHMARK_RESULT_BYTES'
+"""Environment variables: which agent, the path of its store's file, and the bytes of what its tool returns."""
 
-RESULT_BYTES = 2048
+RESULT_BYTES = int(os.environ.get(RESULT_SIZE, '2048'))
 
 ACTIVITY_CONFIG = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
@@ -62,11 +62,11 @@ def capabilities(variant: str, store: str) -> list[AbstractCapability[Any]]:
     match variant:
         case 'alone':
             return [TemporalDurability(activity_config=ACTIVITY_CONFIG)]
-        case 'ours' | 'dedicated':
+        case 'ours' | 'stored' | 'sealed' | 'dedicated':
             from harness_temporal import HarnessDurability, StepPersistence
             from harness_temporal.stores import SqliteStepStore
 
-            boundaries = 'inline' if variant == 'ours' else 'dedicated'
+            boundaries = 'dedicated' if variant == 'dedicated' else 'inline'
             return [HarnessDurability(), StepPersistence(store=SqliteStepStore(store), boundaries=boundaries)]
         case 'peer':
             from pydantic_ai_harness.step_persistence import SqliteStepStore as PeerStore

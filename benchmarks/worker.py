@@ -8,14 +8,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from importlib.metadata import version
+from pathlib import Path
 
 from temporalio.client import Client, Plugin
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from benchmarks.agents import STORE
 from benchmarks.workflow import BenchmarkRun
 
 VERSIONS = ('pydantic-ai-slim', 'pydantic', 'temporalio')
@@ -26,6 +29,10 @@ def plugin(variant: str) -> Plugin:
         from harness_temporal import HarnessPlugin
 
         return HarnessPlugin()
+    if variant in ('stored', 'sealed'):
+        from benchmarks.payloads import plugin_of
+
+        return plugin_of(variant, Path(os.environ[STORE]))
     from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 
     return PydanticAIPlugin()

@@ -52,3 +52,22 @@ def import_(
     from harness_temporal.cli.importing import run
 
     raise typer.Exit(run(source, target, as_json=as_json, dry_run=dry_run))
+
+
+@app.command('codec-server')
+def codec_server(
+    payloads: Annotated[str, typer.Argument(help='The PayloadStorage of your workers, as module:attribute.')],
+    token: Annotated[str, typer.Option(envvar='HARNESS_CODEC_TOKEN', help='The bearer token that may read.')],
+    namespaces: Annotated[list[str] | None, typer.Option('--namespace', help='Again for more.')] = None,
+    origins: Annotated[list[str] | None, typer.Option('--origin', help="The Temporal UI's; again for more.")] = None,
+    host: Annotated[str, typer.Option(help='The address to listen on.')] = '127.0.0.1',
+    port: Annotated[int, typer.Option(help='The port to listen on.')] = 8081,
+) -> None:
+    """Let the Temporal UI and CLI show payloads that are stored or encrypted.
+
+    Serve it behind TLS: the token and the payloads are in its requests.
+    """
+    # Temporal's client takes a while to import, which `--help` should not.
+    from harness_temporal.cli.codec_server import serve_storage
+
+    raise typer.Exit(serve_storage(payloads, token, namespaces or ['default'], origins or [], host=host, port=port))

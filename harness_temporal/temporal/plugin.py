@@ -18,6 +18,9 @@ from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.durability import HarnessDurability
 from harness_temporal.temporal.interceptor import BoundaryInterceptor
 from harness_temporal.temporal.maintenance import maintain_activity
+from harness_temporal.temporal.payloads.storage import PayloadStorage, with_payload_storage
+from harness_temporal.temporal.payloads.stuck import StuckWorkflows
+from harness_temporal.temporal.payloads.unreadable import PayloadGuard
 from harness_temporal.temporal.snapshots import load_snapshot_activity
 
 _PASSED_THROUGH = ('harness_temporal', 'asyncpg', 'sqlite3', '_sqlite3')
@@ -40,13 +43,20 @@ class HarnessPlugin(PydanticAIPlugin):
     Args:
         agents: The agents whose workflows run on the worker. Those that a workflow class lists in
             `__pydantic_ai_agents__` are found by themselves.
+        payloads: Where large payloads are kept, and how payloads are encrypted. Everyone who touches the workflows
+            needs the same. Without it a value that Temporal would not take ends its call by name.
     """
 
-    def __init__(self, *, agents: Sequence[AbstractAgent[Any, Any]] = ()) -> None:
+    def __init__(
+        self, *, agents: Sequence[AbstractAgent[Any, Any]] = (), payloads: PayloadStorage | None = None
+    ) -> None:
         super().__init__()
         self._agents = tuple(agents)
+        self._payloads = payloads
         self._registry = AgentRegistry()
         self._boundaries = BoundaryInterceptor(self._registry)
+        # The guard is the outer one: boundaries look into what it lets through.
+        self._interceptors = (PayloadGuard(), self._boundaries)
 
     def name(self) -> str:
         """Name the plugin in Temporal's logs."""
@@ -55,7 +65,8 @@ class HarnessPlugin(PydanticAIPlugin):
     def configure_client(self, config: temporalio.client.ClientConfig) -> temporalio.client.ClientConfig:
         """Add the data converter and the client's part of the boundaries."""
         config = super().configure_client(config)
-        config['interceptors'] = [*(config.get('interceptors') or []), self._boundaries]
+        config['data_converter'] = with_payload_storage(config['data_converter'], self._payloads)
+        config['interceptors'] = [*(config.get('interceptors') or []), *self._interceptors]
         return config
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -63,7 +74,8 @@ class HarnessPlugin(PydanticAIPlugin):
 
         Raises:
             PluginMissingError: The worker's client was connected without the plugin.
-            ConfigurationError: An agent has no `HarnessDurability`.
+            ConfigurationError: An agent has no `HarnessDurability`, or the media of its runs are in the media store of
+                the payloads.
         """
         given = cast(dict[str, Any], config)
         client = cast(dict[str, Any], given['client'].config(active_config=True))
@@ -88,19 +100,23 @@ class HarnessPlugin(PydanticAIPlugin):
         configured = self._configured(cast(dict[str, Any], config), agents, add_interceptor=not watched)
         if configured['sticky_queue_schedule_to_start_timeout'] == _SDK_STICKY_TIMEOUT:
             configured['sticky_queue_schedule_to_start_timeout'] = STICKY_TIMEOUT
+        if self._payloads is not None:
+            self._payloads.check_apart(self._registry.stores())
+            self._payloads.codec.watch(StuckWorkflows(given['client']).look_at)
         return cast(WorkerConfig, configured)
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Give a `Replayer` what the worker has."""
         agents = self._all_agents(cast(dict[str, Any], config).get('workflows') or ())
-        config = super().configure_replayer(config)
-        return cast(ReplayerConfig, self._configured(cast(dict[str, Any], config), agents, add_interceptor=True))
+        given = cast(dict[str, Any], super().configure_replayer(config))
+        given['data_converter'] = with_payload_storage(given['data_converter'], self._payloads)
+        return cast(ReplayerConfig, self._configured(given, agents, add_interceptor=True))
 
     def _configured(
         self, config: dict[str, Any], agents: Sequence[AbstractAgent[Any, Any]], *, add_interceptor: bool
     ) -> dict[str, Any]:
         if add_interceptor:
-            config['interceptors'] = [*(config.get('interceptors') or ()), self._boundaries]
+            config['interceptors'] = [*(config.get('interceptors') or ()), *self._interceptors]
         failures = config.get('workflow_failure_exception_types') or ()
         config['workflow_failure_exception_types'] = [*failures, HarnessError]
         config['workflow_runner'] = self._runner(config['workflow_runner'], agents)

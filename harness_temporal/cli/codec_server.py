@@ -1,0 +1,275 @@
+"""`harness-temporal codec-server`: lets the Temporal UI and CLI show payloads that are stored or encrypted.
+
+It speaks Temporal's remote codec protocol: `POST /encode` and `POST /decode` with payloads as JSON. The UI calls it
+from the browser of whoever looks, so it answers for the UI's origin only, and only with the right token. The CLI sends
+one with `--codec-auth`, the UI its user's own access token if it is told to pass it on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from google.protobuf import json_format
+from temporalio.api.common.v1 import Payload, Payloads
+
+from harness_temporal.errors import ConfigurationError, HarnessError
+from harness_temporal.temporal.payloads import PayloadStorage
+from harness_temporal.text import as_storable
+
+LARGEST_REQUEST: Final = 128 * 1024 * 1024
+"""Bytes of a request. Decoded payloads may come in again, to be encoded."""
+_ANSWER_TIMEOUT = 60.0
+_IDLE_TIMEOUT = 30.0
+_HEADERS = 'Authorization, Authorization-Extras, Content-Type, X-Namespace'
+_BEARER = 'Bearer '
+_logger = logging.getLogger(__name__)
+
+Authorize: TypeAlias = Callable[[str, str], bool]
+"""Whether the owner of a token may read the payloads of a namespace. Called in several threads at once."""
+
+
+_Ask: TypeAlias = Callable[[str, bool, Sequence[Payload]], list[Payload]]
+
+
+def shared_token(token: str) -> Authorize:
+    """Let in whoever has this token.
+
+    Raises:
+        ConfigurationError: It is empty, or no header could hold it.
+    """
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigurationError('The token of a codec server must not be empty, and of printable ASCII characters.')
+
+    def authorize(given: str, namespace: str) -> bool:
+        return hmac.compare_digest(given.encode(errors='replace'), token.encode())
+
+    return authorize
+
+
+@dataclass(frozen=True)
+class CodecServerSettings:
+    """What a codec server serves, and to whom.
+
+    Raises:
+        ConfigurationError: There is no namespace, or something that is no origin.
+    """
+
+    storages: Mapping[str, PayloadStorage]
+    """The payload storage of each namespace."""
+    authorize: Authorize
+    """Decides about each request by its bearer token: `shared_token`, or a check of the UI users' access tokens."""
+    origins: Sequence[str] = ()
+    """Origins of the Temporal UI, such as `https://temporal.example.com`, without a path."""
+
+    def __post_init__(self) -> None:
+        if not self.storages:
+            raise ConfigurationError('A codec server needs at least one namespace.')
+        for origin in self.origins:
+            parts = urlsplit(origin)
+            if parts.scheme not in ('http', 'https') or origin != f'{parts.scheme}://{parts.netloc}' or '*' in origin:
+                raise ConfigurationError(
+                    f'{origin!r} is no origin: give scheme, host and port only, such as https://temporal.example.com.'
+                )
+
+
+class CodecServer:
+    """A codec server on its own threads. Serve it behind TLS: the token and the payloads are in its requests.
+
+    Args:
+        settings: What to serve.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+    """
+
+    def __init__(self, settings: CodecServerSettings, *, host: str = '127.0.0.1', port: int = 8081) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        codecs = {namespace: storage.codec for namespace, storage in settings.storages.items()}
+
+        def ask(namespace: str, encode: bool, payloads: Sequence[Payload]) -> list[Payload]:
+            assert self._loop is not None
+            codec = codecs[namespace]
+            coded = codec.encode(payloads) if encode else codec.decode(payloads)
+            return asyncio.run_coroutine_threadsafe(coded, self._loop).result(_ANSWER_TIMEOUT)
+
+        self._server = ThreadingHTTPServer((host, port), partial(_Handler, settings, ask))
+        self._server.daemon_threads = True
+        self.address = f'http://{host}:{self._server.server_port}'
+        """Where it answers."""
+
+    def serve(self) -> None:
+        """Answer until `close` is called by another thread, or Ctrl-C."""
+        # Media stores belong to one event loop, and each request has a thread of its own.
+        self._loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=self._loop.run_forever, name='codec', daemon=True)
+        thread.start()
+        try:
+            self._server.serve_forever()
+        finally:
+            self._server.server_close()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.close()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+
+
+def serve_storage(
+    path: str, token: str, namespaces: Sequence[str], origins: Sequence[str], *, host: str, port: int
+) -> int:
+    """Serve one payload storage for all of these namespaces, and return the exit status."""
+    try:
+        storage = load_storage(path)
+        settings = CodecServerSettings(dict.fromkeys(namespaces, storage), shared_token(token), origins)
+    except ConfigurationError as error:
+        print(f'error: {as_storable(str(error))}', file=sys.stderr)
+        return 1
+    return run(settings, host=host, port=port)
+
+
+def load_storage(path: str) -> PayloadStorage:
+    """Import a payload storage.
+
+    Raises:
+        ConfigurationError: `path` is not `module:attribute`, or does not lead to one.
+    """
+    module, _, name = path.partition(':')
+    if not module or not name:
+        raise ConfigurationError(f'{path!r} does not name a `PayloadStorage` as `module:attribute`.')
+    # As with `python -m`, what is in the current folder can be imported.
+    sys.path.insert(0, '')
+    try:
+        storage = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f'{path!r} cannot be imported: {error}.') from error
+    finally:
+        sys.path.remove('')
+    if not isinstance(storage, PayloadStorage):
+        raise ConfigurationError(f'{path!r} is a {type(storage).__name__}, not a `PayloadStorage`.')
+    return storage
+
+
+def run(settings: CodecServerSettings, *, host: str, port: int) -> int:
+    """Serve until Ctrl-C. Returns the process's exit status."""
+    try:
+        server = CodecServer(settings, host=host, port=port)
+    except OSError as error:
+        print(f'error: cannot listen on {host}:{port}: {error}', file=sys.stderr)
+        return 1
+    print(f'The codec server answers on {server.address} for {", ".join(settings.storages)}.', flush=True)
+    with suppress(KeyboardInterrupt):
+        server.serve()
+    return 0
+
+
+class _Refused(Exception):
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version = 'harness-temporal'
+    sys_version = ''
+    protocol_version = 'HTTP/1.1'
+    timeout = _IDLE_TIMEOUT
+
+    def __init__(self, settings: CodecServerSettings, ask: _Ask, *args: Any) -> None:
+        # The base class answers the request before its constructor returns.
+        self._settings = settings
+        self._ask = ask
+        super().__init__(*args)
+
+    def do_OPTIONS(self) -> None:
+        """Answer a browser's preflight, which has no token."""
+        self._answer(HTTPStatus.NO_CONTENT, b'')
+
+    def do_POST(self) -> None:
+        """Encode or decode."""
+        try:
+            answer = self._coded()
+        except _Refused as refused:
+            # What was not read of the request would be taken for the next one.
+            self.close_connection = True
+            self._answer(refused.status, json.dumps({'message': str(refused)}).encode())
+        else:
+            self._answer(HTTPStatus.OK, answer)
+
+    def do_GET(self) -> None:
+        """Say that the server lives."""
+        found = self.path == '/healthz'
+        self._answer(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND, b'{}')
+
+    def _coded(self) -> bytes:
+        # The protocol wants the last part alone to count, so that a proxy may put anything in front.
+        action = urlsplit(self.path).path.rpartition('/')[2]
+        if action not in ('encode', 'decode'):
+            raise _Refused(HTTPStatus.NOT_FOUND, 'There are /encode and /decode.')
+        namespace = self.headers.get('X-Namespace', '')
+        self._check_token(namespace)
+        if namespace not in self._settings.storages:
+            raise _Refused(HTTPStatus.FORBIDDEN, f'The namespace {namespace[:100]!r} is not served here.')
+        given = self._given()
+        try:
+            payloads = self._ask(namespace, action == 'encode', given.payloads)
+        except HarnessError as error:
+            raise _Refused(HTTPStatus.UNPROCESSABLE_ENTITY, as_storable(str(error))) from error
+        except Exception as error:
+            _logger.exception('A request failed.')
+            raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__) from error
+        return json_format.MessageToJson(Payloads(payloads=payloads), indent=None).encode()
+
+    def _check_token(self, namespace: str) -> None:
+        given = self.headers.get('Authorization', '')
+        if not given.startswith(_BEARER) or not self._settings.authorize(given.removeprefix(_BEARER), namespace):
+            raise _Refused(HTTPStatus.UNAUTHORIZED, 'The token is missing or wrong.')
+
+    def _given(self) -> Payloads:
+        size = self.headers.get('Content-Length', '')
+        if not size.isdecimal():
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, 'The request has no `Content-Length`.')
+        if int(size) > LARGEST_REQUEST:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'The request has more than {LARGEST_REQUEST} bytes.')
+        try:
+            return json_format.Parse(self.rfile.read(int(size)), Payloads())
+        except (json_format.ParseError, UnicodeDecodeError) as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f'The request is no payloads as JSON: {error}') from error
+
+    def _answer(self, status: HTTPStatus, body: bytes) -> None:
+        self.send_response(status)
+        origin = self.headers.get('Origin')
+        # Never another site's page, even in a browser that has a token.
+        if origin is not None and origin in self._settings.origins:
+            self.send_header('Access-Control-Allow-Origin', origin)
+            self.send_header('Access-Control-Allow-Methods', 'POST, OPTIONS')
+            self.send_header('Access-Control-Allow-Headers', _HEADERS)
+            self.send_header('Access-Control-Allow-Credentials', 'true')
+            self.send_header('Access-Control-Max-Age', '600')
+        self.send_header('Vary', 'Origin')
+        self.send_header('Cache-Control', 'no-store')
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header('WWW-Authenticate', 'Bearer')
+        if status != HTTPStatus.NO_CONTENT:
+            self.send_header('Content-Type', 'application/json')
+            self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log to the module's logger, at a level that is off by default."""
+        _logger.info(format, *args)
