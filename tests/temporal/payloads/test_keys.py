@@ -11,7 +11,8 @@ from harness_temporal.errors import ConfigurationError
 from harness_temporal.temporal.payloads import Key, KeyRing, keys
 from harness_temporal.temporal.payloads.keys import KEYS_VARIABLE, REFRESH_SECONDS, RETRY_SECONDS
 
-NEW, OLD = Key.generate('new'), Key.generate('old')
+# The same in every process: they are in the names of tests.
+NEW, OLD = Key('new', b'n' * 32), Key('old', b'o' * 32)
 
 
 class Clock:
