@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -158,43 +157,6 @@ async def test_many_processes_open_and_write_to_a_fresh_file_at_once(tmp_path: P
         numbers = sorted(record.seq or 0 for record in (*effects, *events, *snapshots))
         assert numbers == list(range(1, 5 * PROCESSES + 2))
         await store.aclose()
-
-
-def _write_until_killed(database: Path, done: Connection) -> None:
-    async def write() -> None:
-        store = SqliteStepStore(database)
-        number = len(await store.list_tool_effects(run_id='run-1'))
-        while True:
-            number += 1
-            await store.commit(a_step(number))
-            done.send(number)
-
-    asyncio.run(write())
-
-
-async def test_killed_writer_leaves_whole_steps_and_the_next_one_goes_on(database: Path) -> None:
-    for kill in range(10):
-        receiver, sender = PROCESS.Pipe(duplex=False)
-        writer = PROCESS.Process(target=_write_until_killed, args=(database, sender))
-        writer.start()
-        sender.close()
-        told = [receiver.recv() for _ in range(1 + kill % 4)]
-        writer.kill()
-        writer.join(30)
-        assert writer.exitcode == -signal.SIGKILL
-        while receiver.poll():
-            try:
-                told.append(receiver.recv())
-            except EOFError:
-                break
-        receiver.close()
-        store = SqliteStepStore(database)
-        number = await check_whole_steps(store)
-        assert number >= told[-1]
-        await store.commit(a_step(number + 1))
-        await store.aclose()
-    with closing(sqlite3.connect(database)) as connection:
-        assert connection.execute('PRAGMA integrity_check').fetchall() == [('ok',)]
 
 
 def _die_at_statement(database: Path, number: int) -> None:
