@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 from anyio import to_thread
 
+from harness_temporal.disk import LOCK_SECONDS, put_on_disk, take_lock
 from harness_temporal.errors import (
     ConfigurationError,
     MediaCorruptionError,
@@ -113,7 +113,7 @@ class DiskMediaStore(BaseMediaStore):
             if not path.parent.resolve().is_relative_to(self._directory.resolve()):
                 raise ConfigurationError(f'{path} is outside of the folder {self._directory}, through a link.')
             # Collection looks and deletes alone: a blob that was found here is not deleted before it is touched.
-            with self._locked(fcntl.LOCK_SH):
+            with self._locked(shared=True):
                 if self._touch(path, blob):
                     return
             about = _about(context)
@@ -137,9 +137,9 @@ class DiskMediaStore(BaseMediaStore):
     def _list(self) -> list[StoredBlob]:
         found: list[StoredBlob] = []
         with _errors(self._directory):
-            for path in self._directory.rglob('*'):
+            for path in self._blob_files('*'):
                 digest = digest_in(path.name)
-                if digest is None or path.name.endswith((_SIDECAR, _UNFINISHED)):
+                if digest is None:
                     continue
                 with suppress(FileNotFoundError):
                     stat = path.stat()
@@ -148,15 +148,23 @@ class DiskMediaStore(BaseMediaStore):
 
     def _delete(self, digest: str, untouched_since: datetime) -> bool:
         deleted = False
-        with _errors(self._directory), self._locked(fcntl.LOCK_EX):
-            for path in self._directory.rglob(f'*{digest}*'):
-                if path.name.endswith((_SIDECAR, _UNFINISHED)):
-                    continue
-                if datetime.fromtimestamp(path.stat().st_mtime, UTC) < untouched_since:
-                    path.unlink()
-                    path.with_name(path.name + _SIDECAR).unlink(missing_ok=True)
-                    deleted = True
+        with _errors(self._directory), self._locked(shared=False):
+            for path in self._files_of(digest):
+                with suppress(FileNotFoundError):
+                    if datetime.fromtimestamp(path.stat().st_mtime, UTC) < untouched_since:
+                        path.unlink()
+                        path.with_name(path.name + _SIDECAR).unlink(missing_ok=True)
+                        deleted = True
         return deleted
+
+    def _files_of(self, digest: str) -> Iterable[Path]:
+        if self._key_strategy is default_key_strategy:
+            return [self._path(digest, NO_CONTEXT)]
+        # Where the file is may have depended on a context that is not known here.
+        return self._blob_files(f'*{digest}*')
+
+    def _blob_files(self, pattern: str) -> Iterator[Path]:
+        return (path for path in self._directory.rglob(pattern) if not path.name.endswith((_SIDECAR, _UNFINISHED)))
 
     def _delete_leftovers(self, untouched_since: datetime) -> int:
         count = 0
@@ -169,14 +177,14 @@ class DiskMediaStore(BaseMediaStore):
         return count
 
     @contextmanager
-    def _locked(self, how: int) -> Generator[None]:
+    def _locked(self, *, shared: bool) -> Generator[None]:
         try:
             descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
             yield
             return
         try:
-            fcntl.flock(descriptor, how)
+            take_lock(descriptor, shared=shared, seconds=LOCK_SECONDS)
             yield
         finally:
             os.close(descriptor)
@@ -191,7 +199,7 @@ def _put(path: Path, chunks: Iterable[bytes]) -> None:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
-            os.fsync(descriptor)
+            put_on_disk(descriptor)
         os.replace(unfinished, path)
     except BaseException:
         unfinished.unlink(missing_ok=True)

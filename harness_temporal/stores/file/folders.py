@@ -8,17 +8,15 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from harness_temporal.disk import LOCK_SECONDS, put_on_disk, take_lock
 from harness_temporal.errors import StoreCorruptionError, StoreUnavailableError
 
 STORE: Final = 'FileStepStore'
-LOCK_SECONDS = 30.0
-"""How long to wait for a lock that another task or process holds."""
 
 _REMOVED = '.removed-'
 MESSAGES: Final = 'messages'
@@ -217,7 +215,11 @@ class Folder:
         """
         is_new = self.stat(name) is None
         with os_errors(self.path / name), self._writable(name, os.O_CREAT, sync=False) as descriptor:
-            _lock(descriptor, self.path / name, shared=shared)
+            try:
+                take_lock(descriptor, shared=shared, seconds=LOCK_SECONDS)
+            except TimeoutError as error:
+                reason = f'{self.path / name} was locked for {LOCK_SECONDS:g} seconds.'
+                raise StoreUnavailableError(STORE, reason) from error
             if os.fstat(descriptor).st_nlink == 0:
                 raise FolderRemovedError(self.path)
             self.flush(always=is_new)
@@ -252,32 +254,3 @@ def write_at(descriptor: int, offset: int, data: bytes) -> None:
     while rest:
         written = os.pwrite(descriptor, rest, offset)
         offset, rest = offset + written, rest[written:]
-
-
-def put_on_disk(descriptor: int) -> None:
-    """Wait until a file's content and size are on disk."""
-    import fcntl
-
-    full: int | None = getattr(fcntl, 'F_FULLFSYNC', None)  # on macOS only this empties the drive's cache
-    if full is not None:
-        fcntl.fcntl(descriptor, full)
-    else:
-        os.fdatasync(descriptor)
-
-
-def _lock(descriptor: int, path: Path, *, shared: bool) -> None:
-    """Take the lock in turns of asking and waiting: a call of the system that waits has no time limit."""
-    import fcntl  # not on Windows, where the other stores work
-
-    deadline = time.monotonic() + LOCK_SECONDS
-    pause = 0.0005
-    while True:
-        # Not `lockf`: those locks are lost as soon as the process closes any descriptor of the file.
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() >= deadline:
-                raise StoreUnavailableError(STORE, f'{path} was locked for {LOCK_SECONDS:g} seconds.') from error
-        time.sleep(pause)
-        pause = min(2 * pause, 0.01)

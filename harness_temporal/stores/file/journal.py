@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from harness_temporal.stores.file.folders import Folder, os_errors, put_on_disk, write_at
+from harness_temporal.disk import put_on_disk
+from harness_temporal.stores.file.folders import Folder, os_errors, write_at
 
 
 @dataclass(frozen=True)
