@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import pickle
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +31,7 @@ from pydantic_ai.messages import (
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from harness_temporal.errors import NotStorableError, StoreCorruptionError
+from harness_temporal.recent import Recent
 from harness_temporal.records import EncodedHistory, HistoryLink, SnapshotState, StoredMessage
 from harness_temporal.text import escape, escape_key, unescape
 
@@ -58,9 +58,7 @@ class _Memo:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._messages: OrderedDict[bytes, StoredMessage] = OrderedDict()
+        self._messages = Recent[bytes, StoredMessage](limit, lambda message: len(message.body))
         self._lock = threading.Lock()
 
     def key(self, message: ModelMessage) -> bytes | None:
@@ -72,20 +70,12 @@ class _Memo:
 
     def get(self, key: bytes | None) -> StoredMessage | None:
         with self._lock:
-            if key is None or key not in self._messages:
-                return None
-            self._messages.move_to_end(key)
-            return self._messages[key]
+            return None if key is None else self._messages.get(key)
 
     def put(self, key: bytes | None, message: StoredMessage) -> None:
         with self._lock:
-            if key is None or key in self._messages:
-                return
-            self._messages[key] = message
-            self._size += len(message.body)
-            while self._size > self._limit:
-                _, oldest = self._messages.popitem(last=False)
-                self._size -= len(oldest.body)
+            if key is not None:
+                self._messages.put(key, message)
 
 
 _memo = _Memo(_MEMO_BYTES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 from pydantic_ai.messages import ModelMessage
@@ -33,6 +33,20 @@ ToolOutcome = Literal['returned', 'retry', 'failed', 'approval_required', 'defer
 def utc_now() -> datetime:
     """Read the clock. Only boundary operations may call it: they run where the value is journaled."""
     return datetime.now(UTC)  # noqa: TID251
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Return a time as microseconds since 1970, exactly: for databases whose own times are coarser, or none."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(count: int) -> datetime:
+    """Return the time that `to_microseconds` made a number of, in UTC."""
+    return _EPOCH + count * _MICROSECOND
 
 
 def _utc(owner: str, name: str, value: datetime) -> datetime:

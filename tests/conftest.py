@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Any, NoReturn
+from uuid import uuid4
 
 import pytest
 
+from tests.conformance.opening import drop_schema
 from tests.mongo_server import mongo_url
-from tests.postgres_server import postgres_dsn
+from tests.postgres_server import OpenPool, Sql, postgres_dsn
 from tests.s3_server import Bucket, S3Server, new_bucket, s3_server
 
 
@@ -33,6 +35,34 @@ def postgres() -> Iterator[str]:
         except (RuntimeError, OSError) as error:
             missing_service(f'no PostgreSQL: {error}')
         yield dsn
+
+
+@pytest.fixture
+async def schema(postgres: str) -> AsyncIterator[str]:
+    """Yield the name of a schema that is there for one test."""
+    schema = f'test_{uuid4().hex}'
+    yield schema
+    await drop_schema(postgres, schema)
+
+
+@pytest.fixture
+async def open_pool(postgres: str) -> AsyncIterator[OpenPool]:
+    """Yield what makes pools of connections, which end with the test."""
+    import asyncpg
+
+    async with AsyncExitStack() as stack:
+
+        async def open_pool(**settings: Any) -> Any:
+            return await stack.enter_async_context(asyncpg.create_pool(postgres, **{'min_size': 1, **settings}))
+
+        yield open_pool
+
+
+@pytest.fixture
+async def sql(open_pool: OpenPool, schema: str) -> Sql:
+    """Run statements beside the store, on one connection, with the schema of the test as the place of names."""
+    pool = await open_pool(max_size=1, server_settings={'search_path': schema})
+    return pool.fetch
 
 
 @pytest.fixture(scope='session')

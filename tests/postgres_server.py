@@ -13,12 +13,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from harness_temporal.temporal.dev_server import free_port
+
+OpenPool = Callable[..., Awaitable[Any]]
+Sql = Callable[..., Awaitable[list[Any]]]
 
 DSN_VARIABLE = 'HARNESS_TEST_POSTGRES_DSN'
 _START_TIMEOUT = 60.0

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
 
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.loading import load_attribute
 from harness_temporal.temporal import MaintenanceInput
 
 
@@ -64,20 +64,7 @@ class WorkerSettings:
         Raises:
             ConfigurationError: A name does not lead to an agent.
         """
-        return [_load(name) for name in self.agents]
-
-
-def _load(name: str) -> AbstractAgent[Any, Any]:
-    module, colon, attribute = name.partition(':')
-    if not colon:
-        raise ConfigurationError(f'Agent {name!r} is not written as `module:attribute`.')
-    try:
-        agent: object = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f'Agent {name!r} cannot be loaded: {error}') from error
-    if not isinstance(agent, AbstractAgent):
-        raise ConfigurationError(f'{name!r} is a {type(agent).__name__}, not an agent.')
-    return agent  # pyright: ignore[reportUnknownVariableType]  # its parameters are the user's
+        return [load_attribute(name, AbstractAgent) for name in self.agents]
 
 
 def _maintenance(environment: Mapping[str, str]) -> MaintenanceInput | None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ from google.protobuf import json_format
 from temporalio.api.common.v1 import Payload, Payloads
 
 from harness_temporal.errors import ConfigurationError, HarnessError
+from harness_temporal.loading import load_attribute
 from harness_temporal.temporal.payloads import PayloadStorage
 from harness_temporal.text import as_storable
 
@@ -134,34 +134,12 @@ def serve_storage(
 ) -> int:
     """Serve one payload storage for all of these namespaces, and return the exit status."""
     try:
-        storage = load_storage(path)
+        storage = load_attribute(path, PayloadStorage)
         settings = CodecServerSettings(dict.fromkeys(namespaces, storage), shared_token(token), origins)
     except ConfigurationError as error:
         print(f'error: {as_storable(str(error))}', file=sys.stderr)
         return 1
     return run(settings, host=host, port=port)
-
-
-def load_storage(path: str) -> PayloadStorage:
-    """Import a payload storage.
-
-    Raises:
-        ConfigurationError: `path` is not `module:attribute`, or does not lead to one.
-    """
-    module, _, name = path.partition(':')
-    if not module or not name:
-        raise ConfigurationError(f'{path!r} does not name a `PayloadStorage` as `module:attribute`.')
-    # As with `python -m`, what is in the current folder can be imported.
-    sys.path.insert(0, '')
-    try:
-        storage = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f'{path!r} cannot be imported: {error}.') from error
-    finally:
-        sys.path.remove('')
-    if not isinstance(storage, PayloadStorage):
-        raise ConfigurationError(f'{path!r} is a {type(storage).__name__}, not a `PayloadStorage`.')
-    return storage
 
 
 def run(settings: CodecServerSettings, *, host: str, port: int) -> int:

@@ -28,9 +28,7 @@ def open_source(text: str) -> RunSource:
     if location.kind == 'postgresql':
         table = location.parameters.get('table')
         return PostgresSource(location.url) if table is None else PostgresSource(location.url, prefix=table)
-    if not location.database:
-        raise ConfigurationError('The URL of MongoDB has to name the database: `mongodb://HOST/DATABASE`.')
-    return MongoSource(location.url, location.database)
+    return MongoSource(location.url, location.required_database())
 
 
 def check_apart(source: str, target: str) -> None:

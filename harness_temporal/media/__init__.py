@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness_temporal.lazy import lazy_exports
 from harness_temporal.media.blob import StoredBlob
 from harness_temporal.media.context import (
     KeyStrategy,
@@ -40,17 +41,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == 'MongoMediaStore':
-        from harness_temporal.media.mongo import MongoMediaStore
-
-        return MongoMediaStore
-    if name == 'PostgresMediaStore':
-        from harness_temporal.media.postgres import PostgresMediaStore
-
-        return PostgresMediaStore
-    if name == 'S3MediaStore':
-        from harness_temporal.media.s3 import S3MediaStore
-
-        return S3MediaStore
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        'MongoMediaStore': 'harness_temporal.media.mongo',
+        'PostgresMediaStore': 'harness_temporal.media.postgres',
+        'S3MediaStore': 'harness_temporal.media.s3',
+    },
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,10 @@ from harness_temporal.media.context import NO_CONTEXT, MediaContext, PublicUrlRe
 from harness_temporal.media.metadata import dump_metadata, load_metadata
 from harness_temporal.media.protocol import BaseMediaStore
 from harness_temporal.media.uri import digest_of
-from harness_temporal.records import utc_now
+from harness_temporal.records import from_microseconds, to_microseconds, utc_now
 from harness_temporal.text import escape
 
 _TABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_]{0,62}')
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _PAGE = 500
 """Rows that are listed at a time."""
 
@@ -76,7 +74,7 @@ class SqliteMediaStore(BaseMediaStore):
         columns, page, last = 'digest, length(data), touched_at', f'digest > ? ORDER BY digest LIMIT {_PAGE}', b''
         while rows := await self._select(columns, page, last):
             for digest, size, touched_at in rows:
-                yield StoredBlob(digest.hex(), size, _EPOCH + touched_at * _MICROSECOND)
+                yield StoredBlob(digest.hex(), size, from_microseconds(touched_at))
             last = rows[-1][0]
 
     async def delete(self, digest: str, *, untouched_since: datetime) -> bool:
@@ -85,7 +83,7 @@ class SqliteMediaStore(BaseMediaStore):
         def work(cursor: sqlite3.Cursor, encoding: str) -> None:
             nonlocal count
             statement = f'DELETE FROM "{self._table}" WHERE digest = ? AND touched_at < ?'
-            count = cursor.execute(statement, (bytes.fromhex(digest), _stored(untouched_since))).rowcount
+            count = cursor.execute(statement, (bytes.fromhex(digest), to_microseconds(untouched_since))).rowcount
 
         await self._database.write(work, durable=False)
         return bool(count)
@@ -108,7 +106,7 @@ class SqliteMediaStore(BaseMediaStore):
             yield piece
 
     def _insert(self, cursor: sqlite3.Cursor, blob: Blob, context: MediaContext) -> None:
-        digest, now = bytes.fromhex(blob.digest), _stored(utc_now())
+        digest, now = bytes.fromhex(blob.digest), to_microseconds(utc_now())
         if cursor.execute(f'UPDATE "{self._table}" SET touched_at = ? WHERE digest = ?', (now, digest)).rowcount:
             return
         cursor.execute(
@@ -139,7 +137,3 @@ class SqliteMediaStore(BaseMediaStore):
             return cursor.execute(f'SELECT {columns} FROM "{self._table}" WHERE {condition}', parameters).fetchall()
 
         return await self._database.read(work)
-
-
-def _stored(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MICROSECOND

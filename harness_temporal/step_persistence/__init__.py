@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness_temporal.history import is_provider_valid
+from harness_temporal.lazy import lazy_exports
 from harness_temporal.records import (
     ContinuableSnapshot,
     EventKind,
@@ -56,13 +57,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == 'PostgresStepStore':
-        from harness_temporal.stores import PostgresStepStore
-
-        return PostgresStepStore
-    if name == 'MongoStepStore':
-        from harness_temporal.stores import MongoStepStore
-
-        return MongoStepStore
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        'MongoStepStore': 'harness_temporal.stores.mongo',
+        'PostgresStepStore': 'harness_temporal.stores.postgres',
+    },
+)

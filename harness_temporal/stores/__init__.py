@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness_temporal.lazy import lazy_exports
 from harness_temporal.stores.file import FileStepStore
 from harness_temporal.stores.maintenance import StoreMaintenance
 from harness_temporal.stores.memory import InMemoryStepStore
@@ -27,13 +28,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == 'PostgresStepStore':
-        from harness_temporal.stores.postgres import PostgresStepStore
-
-        return PostgresStepStore
-    if name == 'MongoStepStore':
-        from harness_temporal.stores.mongo import MongoStepStore
-
-        return MongoStepStore
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        'MongoStepStore': 'harness_temporal.stores.mongo',
+        'PostgresStepStore': 'harness_temporal.stores.postgres',
+    },
+)

@@ -51,6 +51,24 @@ class Part:
     media_type: str
 
 
+@dataclass(frozen=True)
+class ExternalBody:
+    """A stored form that was read."""
+
+    references: Sequence[Reference]
+    rest: bytes
+
+    def join(self, blobs: Mapping[str, bytes]) -> bytes:
+        """Return the body, given what the references name by URI."""
+        body = bytearray()
+        end = 0
+        for reference in self.references:
+            body += self.rest[end : reference.at]
+            body += _inside(reference.form, blobs[reference.uri])
+            end = reference.at
+        return bytes(body + self.rest[end:])
+
+
 def cut(body: bytes, threshold: int) -> tuple[bytes, list[Part]]:
     """Return the stored form of a body and the parts of at least `threshold` bytes that are not in it."""
     found: list[Reference] = []
@@ -75,14 +93,24 @@ def cut(body: bytes, threshold: int) -> tuple[bytes, list[Part]]:
     return _head(found) + rest, list(parts.values())
 
 
-def references(stored: bytes) -> Sequence[Reference]:
-    """Return what a stored form refers to.
+def parse(stored: bytes) -> ExternalBody:
+    """Read a stored form.
 
     Raises:
         StoreSchemaError: A newer release wrote it.
         StoreCorruptionError: It is damaged.
     """
-    return _split(stored)[0]
+    head, _, rest = stored[len(_MARK) :].partition(b'\n')
+    try:
+        values: Any = json.loads(head)
+        version = values['version']
+        if version == _VERSION:
+            found = [Reference(**item) for item in values['parts']]
+            _check(found, len(rest))
+            return ExternalBody(found, rest)
+    except (ValueError, TypeError, KeyError, InvalidMediaUriError) as error:
+        raise StoreCorruptionError('external parts', f'a body cannot be read: {error}.') from error
+    raise StoreSchemaError('external parts', f'a body has the format {version!r}, which a newer release made.')
 
 
 def digests_in(stored: bytes | None) -> Sequence[str]:
@@ -94,29 +122,12 @@ def digests_in(stored: bytes | None) -> Sequence[str]:
     """
     if stored is None or not is_external(stored):
         return []
-    return [digest_of(reference.uri) for reference in references(stored)]
+    return [digest_of(reference.uri) for reference in parse(stored).references]
 
 
 def is_external(stored: bytes) -> bool:
     """Whether this is the stored form and not the body itself."""
     return stored.startswith(_MARK)
-
-
-def join(stored: bytes, blobs: Mapping[str, bytes]) -> bytes:
-    """Return the body, given what its references name by URI.
-
-    Raises:
-        StoreSchemaError: A newer release wrote it.
-        StoreCorruptionError: It is damaged.
-    """
-    found, rest = _split(stored)
-    body = bytearray()
-    end = 0
-    for reference in found:
-        body += rest[end : reference.at]
-        body += _inside(reference.form, blobs[reference.uri])
-        end = reference.at
-    return bytes(body + rest[end:])
 
 
 def _part(body: bytes, match: re.Match[bytes]) -> tuple[Form, Part | None]:
@@ -151,20 +162,6 @@ def _inside(form: Form, data: bytes) -> bytes:
 def _head(found: Sequence[Reference]) -> bytes:
     parts = [vars(reference) for reference in found]
     return _MARK + json.dumps({'version': _VERSION, 'parts': parts}, separators=(',', ':')).encode() + b'\n'
-
-
-def _split(stored: bytes) -> tuple[list[Reference], bytes]:
-    head, _, rest = stored[len(_MARK) :].partition(b'\n')
-    try:
-        values: Any = json.loads(head)
-        version = values['version']
-        if version == _VERSION:
-            found = [Reference(**item) for item in values['parts']]
-            _check(found, len(rest))
-            return found, rest
-    except (ValueError, TypeError, KeyError, InvalidMediaUriError) as error:
-        raise StoreCorruptionError('external parts', f'a body cannot be read: {error}.') from error
-    raise StoreSchemaError('external parts', f'a body has the format {version!r}, which a newer release made.')
 
 
 def _check(found: Sequence[Reference], length: int) -> None:

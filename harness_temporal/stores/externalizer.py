@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from typing import Final, Literal, TypeAlias
 
 from harness_temporal.errors import (
@@ -15,18 +13,19 @@ from harness_temporal.errors import (
     StoreCorruptionError,
 )
 from harness_temporal.history import stored_message
+from harness_temporal.media.batches import each
 from harness_temporal.media.context import MediaContext
+from harness_temporal.media.known import Known
 from harness_temporal.media.protocol import MediaStore
 from harness_temporal.records import StoredMessage
-from harness_temporal.stores.external import cut, is_external, join, references
+from harness_temporal.stores.external import cut, is_external, parse
 
 DEFAULT_THRESHOLD: Final = 64 * 1024
 MediaStoreChoice: TypeAlias = MediaStore | Literal['default'] | None
 """What a store's `media_store` may be: its own kind, another one, or none, which keeps all in the store itself."""
 
-KNOWN_FOR: Final = 3600.0
-"""Seconds for which a body that was stored is not stored again. Collection spares blobs for longer (`maintenance`)."""
 _KNOWN = 1024
+"""Bodies that are known to be stored, at most, each of `_KNOWN_SIZE` bytes at most."""
 _KNOWN_SIZE = 64 * 1024
 _AT_ONCE = 4
 """Blobs of one body that are written or read at the same time."""
@@ -40,7 +39,7 @@ class Externalizer:
             raise ConfigurationError(f'`media_threshold_bytes` must be at least 1, got {threshold}.')
         self.media_store = media_store
         self.threshold = threshold
-        self._known: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+        self._known = Known[bytes, bytes](_KNOWN)
 
     async def store(self, body: bytes, digest: bytes | None = None) -> bytes:
         """Return the stored form of a body, after its parts were stored."""
@@ -48,21 +47,17 @@ class Externalizer:
             return cut(body, len(body) + 1)[0]
         digest = digest or hashlib.sha256(body).digest()
         known = self._known.get(digest)
-        if known is not None and time.monotonic() < known[1]:
-            return known[0]
+        if known is not None:
+            return known
+        media_store, put_at = self.media_store, time.monotonic()
         stored, parts = cut(body, self.threshold)
-        for start in range(0, len(parts), _AT_ONCE):
-            await asyncio.gather(
-                *(
-                    self.media_store.put(part.data, context=MediaContext(media_type=part.media_type))
-                    for part in parts[start : start + _AT_ONCE]
-                )
-            )
+        await each(
+            lambda part: media_store.put(part.data, context=MediaContext(media_type=part.media_type)),
+            parts,
+            at_once=_AT_ONCE,
+        )
         if len(stored) <= _KNOWN_SIZE:
-            self._known[digest] = stored, time.monotonic() + KNOWN_FOR
-            self._known.move_to_end(digest)
-            if len(self._known) > _KNOWN:
-                self._known.popitem(last=False)
+            self._known.put(digest, stored, put_at=put_at)
         return stored
 
     async def restore(self, stored: bytes, run_id: str) -> bytes:
@@ -75,12 +70,10 @@ class Externalizer:
         """
         if not is_external(stored):
             return stored
-        uris = list({reference.uri for reference in references(stored)})
-        blobs: dict[str, bytes] = {}
-        for start in range(0, len(uris), _AT_ONCE):
-            asked = uris[start : start + _AT_ONCE]
-            blobs |= zip(asked, await asyncio.gather(*(self._get(uri, run_id) for uri in asked)), strict=True)
-        return join(stored, blobs)
+        body = parse(stored)
+        uris = list(dict.fromkeys(reference.uri for reference in body.references))
+        blobs = await each(lambda uri: self._get(uri, run_id), uris, at_once=_AT_ONCE)
+        return body.join(dict(zip(uris, blobs, strict=True)))
 
     async def restore_message(self, message: StoredMessage, run_id: str) -> StoredMessage:
         """Return a message as it was before it was stored.

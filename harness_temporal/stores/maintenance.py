@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Final
 
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.media.known import KNOWN_FOR
 from harness_temporal.media.protocol import BaseMediaStore
 from harness_temporal.records import RunRecord, utc_now
-from harness_temporal.stores.externalizer import KNOWN_FOR
 from harness_temporal.stores.protocol import BaseStepStore
 
 SHORTEST_GRACE: Final = timedelta(seconds=2 * KNOWN_FOR)

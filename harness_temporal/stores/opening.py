@@ -44,6 +44,16 @@ class ServerLocation:
         """The database that the URL names; empty if it names none."""
         return unquote(urlsplit(self.url).path.removeprefix('/'))
 
+    def required_database(self) -> str:
+        """Return the database that the URL names.
+
+        Raises:
+            ConfigurationError: It names none.
+        """
+        if not self.database:
+            raise ConfigurationError('The URL of MongoDB has to name the database: `mongodb://HOST/DATABASE`.')
+        return self.database
+
 
 def parse_location(text: str, *, parameters: tuple[str, ...] = ()) -> FileLocation | ServerLocation:
     """Read where a store is: a URL, the path of a folder or of a SQLite file.
@@ -89,9 +99,7 @@ def open_store(text: str) -> StepStore:
         return PostgresStepStore(location.url) if schema is None else PostgresStepStore(location.url, schema=schema)
     from harness_temporal.stores.mongo import MongoStepStore
 
-    if not location.database:
-        raise ConfigurationError('The URL of MongoDB has to name the database: `mongodb://HOST/DATABASE`.')
-    return MongoStepStore(db_url=location.url, database=location.database)
+    return MongoStepStore(db_url=location.url, database=location.required_database())
 
 
 def _path(text: str, scheme: str, rest: str) -> Path:

@@ -7,12 +7,12 @@ methods; `harness_temporal.testing` is the conformance suite that says whether i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from harness_temporal.errors import ConfigurationError, InvalidRunIdError, NotStorableError
+from harness_temporal.errors import ConfigurationError, InvalidRunIdError, NotStorableError, StoreCorruptionError
 from harness_temporal.history import decode_message, encode_history
 from harness_temporal.identity import check_run_id
 from harness_temporal.media.protocol import MediaStore
@@ -353,6 +353,23 @@ def prepare(records: Batch) -> PreparedBatch:
                 history = encode_history(record.messages)
                 batch.snapshots.append(EncodedSnapshot(snapshot=replace(record, messages=[]), history=history))
     return batch
+
+
+def history_of(
+    links: Mapping[bytes, tuple[bytes | None, StoredMessage]], head: bytes | None, store: str
+) -> list[StoredMessage]:
+    """Return a history in order, given each link's parent and message.
+
+    Raises:
+        StoreCorruptionError: A link is missing.
+    """
+    messages: list[StoredMessage] = []
+    while head is not None:
+        if head not in links:
+            raise StoreCorruptionError(store, f'the history {head.hex()} is missing.')
+        head, message = links[head]
+        messages.append(message)
+    return messages[::-1]
 
 
 def is_possible_run_id(run_id: str) -> bool:

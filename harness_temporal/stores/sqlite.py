@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -23,10 +23,12 @@ from harness_temporal.records import (
     StepEvent,
     StoredMessage,
     ToolEffectRecord,
+    from_microseconds,
+    to_microseconds,
 )
 from harness_temporal.stores.external import digests_in
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
-from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
+from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, history_of
 from harness_temporal.text import escape, unescape
 
 T = TypeVar('T')
@@ -186,7 +188,7 @@ class _Session:
                 raise StoreCorruptionError(_STORE, f'the message {message.hex()} is missing.')
             links[digest] = parent, StoredMessage(message, body)
         rows = self.find(_SNAPSHOTS, condition, *parameters)
-        return [SnapshotRow(snapshot, _history(links, head)) for snapshot, head in reversed(rows)]
+        return [SnapshotRow(snapshot, history_of(links, head, _STORE)) for snapshot, head in reversed(rows)]
 
     def write(self, batch: PreparedBatch, max_snapshots_per_run: int | None) -> None:
         for run in batch.runs:
@@ -337,8 +339,6 @@ ORDER BY rowid LIMIT 100
 
 # --- rows ---
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NUMBERS = frozenset({'seq', 'step_index', 'attempts', 'length'})
 _TIMES = frozenset({'started_at', 'ended_at', 'timestamp'})
 _BYTES = frozenset({'head', 'value', 'body'})
@@ -407,7 +407,7 @@ def _stored(value: object) -> object:
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, datetime):
-        return (value - _EPOCH) // _MICROSECOND
+        return to_microseconds(value)
     if isinstance(value, dict):
         metadata = cast(dict[str, str], value)
         return json.dumps({escape(key): escape(text) for key, text in metadata.items()}, ensure_ascii=False)
@@ -418,21 +418,11 @@ def _loaded(column: str, stored: Any, encoding: str) -> Any:
     if stored is None or column in _NUMBERS | _BYTES:
         return stored
     if column in _TIMES:
-        return _EPOCH + stored * _MICROSECOND
+        return from_microseconds(stored)
     text = stored.decode(encoding)
     if column == 'metadata':
         return {unescape(key): unescape(value) for key, value in json.loads(text).items()}
     return unescape(text)
-
-
-def _history(links: Mapping[bytes, tuple[bytes | None, StoredMessage]], head: bytes | None) -> list[StoredMessage]:
-    messages: list[StoredMessage] = []
-    while head is not None:
-        if head not in links:
-            raise StoreCorruptionError(_STORE, f'the history {head.hex()} is missing.')
-        head, message = links[head]
-        messages.append(message)
-    return messages[::-1]
 
 
 def _first(records: Sequence[T]) -> T | None:

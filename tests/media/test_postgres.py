@@ -10,7 +10,6 @@ from datetime import timedelta
 from itertools import product
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
@@ -30,6 +29,7 @@ from harness_temporal.records import utc_now
 from harness_temporal.stores.postgres import PostgresStepStore
 from harness_temporal.testing.samples import an_event
 from tests.conformance.opening import drop_schema
+from tests.postgres_server import OpenPool, Sql
 from tests.stores.test_postgres import POOLS
 
 pytestmark = pytest.mark.postgres
@@ -40,15 +40,6 @@ BOTH = pytest.mark.parametrize('data', [SMALL, LARGE], ids=['small', 'large'])
 HOUR = timedelta(hours=1)
 
 Open = Callable[..., PostgresMediaStore]
-OpenPool = Callable[..., Awaitable[Any]]
-Sql = Callable[..., Awaitable[list[Any]]]
-
-
-@pytest.fixture
-async def schema(postgres: str) -> AsyncIterator[str]:
-    schema = f'media_{uuid4().hex}'
-    yield schema
-    await drop_schema(postgres, schema)
 
 
 @pytest.fixture
@@ -62,25 +53,6 @@ async def open_media(postgres: str, schema: str) -> AsyncIterator[Open]:
             return media
 
         yield open_media
-
-
-@pytest.fixture
-async def open_pool(postgres: str) -> AsyncIterator[OpenPool]:
-    import asyncpg
-
-    async with AsyncExitStack() as stack:
-
-        async def open_pool(**settings: Any) -> Any:
-            return await stack.enter_async_context(asyncpg.create_pool(postgres, **{'min_size': 1, **settings}))
-
-        yield open_pool
-
-
-@pytest.fixture
-async def sql(open_pool: OpenPool, schema: str) -> Sql:
-    """Run statements beside the store, on one connection, with the schema of the test as the place of names."""
-    pool = await open_pool(max_size=1, server_settings={'search_path': schema})
-    return pool.fetch
 
 
 async def rows_of(sql: Sql, table: str) -> int:

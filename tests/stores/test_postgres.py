@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,7 +12,6 @@ from itertools import product
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any, get_args
-from uuid import uuid4
 
 import pytest
 
@@ -42,7 +41,7 @@ from harness_temporal.testing.samples import (
 )
 from tests.conformance.opening import drop_schema
 from tests.conftest import missing_service
-from tests.postgres_server import EmbeddedPostgres, embedded_postgres
+from tests.postgres_server import EmbeddedPostgres, OpenPool, Sql, embedded_postgres
 
 pytestmark = pytest.mark.postgres
 
@@ -53,15 +52,6 @@ PROCESS = get_context('forkserver')
 PROCESS.set_forkserver_preload([__name__])
 
 Open = Callable[..., PostgresStepStore]
-OpenPool = Callable[..., Awaitable[Any]]
-Sql = Callable[..., Awaitable[list[Any]]]
-
-
-@pytest.fixture
-async def schema(postgres: str) -> AsyncIterator[str]:
-    schema = f'stores_{uuid4().hex}'
-    yield schema
-    await drop_schema(postgres, schema)
 
 
 @pytest.fixture
@@ -75,25 +65,6 @@ async def open_store(postgres: str, schema: str) -> AsyncIterator[Open]:
             return store
 
         yield open_store
-
-
-@pytest.fixture
-async def open_pool(postgres: str) -> AsyncIterator[OpenPool]:
-    import asyncpg
-
-    async with AsyncExitStack() as stack:
-
-        async def open_pool(**settings: Any) -> Any:
-            return await stack.enter_async_context(asyncpg.create_pool(postgres, **{'min_size': 1, **settings}))
-
-        yield open_pool
-
-
-@pytest.fixture
-async def sql(open_pool: OpenPool, schema: str) -> Sql:
-    """Run statements beside the store, on one connection, with the schema of the test as the place of names."""
-    pool = await open_pool(max_size=1, server_settings={'search_path': schema})
-    return pool.fetch
 
 
 async def use(store: PostgresStepStore, run_id: str = 'run-1') -> None:

@@ -14,13 +14,13 @@ from pydantic_core import to_json
 from harness_temporal.errors import StoreCorruptionError, StoreSchemaError
 from harness_temporal.history import encode_message
 from harness_temporal.media import media_uri
-from harness_temporal.stores.external import cut, is_external, join, references
+from harness_temporal.stores.external import cut, is_external, parse
 
 MARKER = {'version': 1, 'parts': [{'at': 0, 'uri': media_uri(b'x'), 'form': 'text'}]}
 
 
 def restored(stored: bytes, parts: list[bytes]) -> bytes:
-    return join(stored, {media_uri(part): part for part in parts})
+    return parse(stored).join({media_uri(part): part for part in parts})
 
 
 @pytest.mark.parametrize('threshold', [10, 64 * 1024])
@@ -75,8 +75,8 @@ def test_every_large_part_is_cut_and_equal_ones_are_one_blob() -> None:
     part = ToolReturnPart('t', {'a': ['x' * 200, 'y' * 200], 'b': {'c': 'x' * 200}, 'd' * 200: 1}, tool_call_id='c')
     body = encode_message(ModelRequest(parts=[part])).body
     stored, parts = cut(body, 100)
-    assert len({reference.uri for reference in references(stored)}) == 3
-    assert len(references(stored)) == 4
+    assert len({reference.uri for reference in parse(stored).references}) == 3
+    assert len(parse(stored).references) == 4
     assert restored(stored, [item.data for item in parts]) == body
 
 
@@ -131,7 +131,7 @@ def test_user_data_that_looks_like_the_form_is_not_taken_for_it() -> None:
 )
 def test_what_is_damaged_or_newer_is_refused(stored: bytes, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        references(stored)
+        parse(stored)
 
 
 def test_the_form_is_pinned() -> None:

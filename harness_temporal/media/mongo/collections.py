@@ -10,8 +10,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
 from harness_temporal.databases.mongo import Database
-from harness_temporal.media.mongo.documents import Document, chunk_name, stored_time, value
-from harness_temporal.records import utc_now
+from harness_temporal.media.mongo.documents import Document, chunk_name, value
+from harness_temporal.records import to_microseconds, utc_now
 
 _LAST_INDEX = 2**32 - 1
 
@@ -26,7 +26,7 @@ class Manifests:
     async def touch(self, digest: str) -> bool:
         """Note that the blob was put now; false if there is none."""
         # Not to an earlier time, which the clock of another machine may give.
-        touched = {'$max': {'touched_at': stored_time(utc_now())}}
+        touched = {'$max': {'touched_at': to_microseconds(utc_now())}}
         result = await self._database.use(
             lambda opened: opened[self._name].update_one({'_id': bytes.fromhex(digest)}, touched)
         )
@@ -54,7 +54,7 @@ class Manifests:
 
     async def delete(self, digest: str, untouched_since: datetime) -> Document | None:
         """Delete a manifest that was not touched since, and return its upload."""
-        query = {'_id': bytes.fromhex(digest), 'touched_at': {'$lt': stored_time(untouched_since)}}
+        query = {'_id': bytes.fromhex(digest), 'touched_at': {'$lt': to_microseconds(untouched_since)}}
         return await self._database.use(
             lambda opened: opened[self._name].find_one_and_delete(query, projection=['upload'])
         )
@@ -62,7 +62,7 @@ class Manifests:
     async def _put(self, opened: AsyncDatabase[Document], manifest: Document) -> bytes:
         # Without its name, which the query gives: only then does a server try again of itself when it is beaten.
         fields = {field: given for field, given in manifest.items() if field != '_id'}
-        touched = {'$max': {'touched_at': stored_time(utc_now())}, '$setOnInsert': fields}
+        touched = {'$max': {'touched_at': to_microseconds(utc_now())}, '$setOnInsert': fields}
 
         async def request() -> Document | None:
             return await opened[self._name].find_one_and_update(
@@ -90,7 +90,7 @@ class Chunks:
 
     async def add(self, upload: bytes, index: int, data: bytes, written_at: datetime) -> None:
         """Insert a chunk."""
-        chunk = {'_id': chunk_name(upload, index), 'data': data, 'written_at': stored_time(written_at)}
+        chunk = {'_id': chunk_name(upload, index), 'data': data, 'written_at': to_microseconds(written_at)}
         await self._database.use(lambda opened: opened[self._name].insert_one(chunk))
 
     async def read(self, upload: bytes, index: int) -> bytes | None:
@@ -107,7 +107,7 @@ class Chunks:
 
     async def written_since(self, upload: bytes, moment: datetime) -> bool:
         """Whether a chunk of the upload was written since."""
-        query = _all_of(upload) | {'written_at': {'$gte': stored_time(moment)}}
+        query = _all_of(upload) | {'written_at': {'$gte': to_microseconds(moment)}}
         return bool(await self._database.find(self._name, query, fields=['_id'], limit=1))
 
     async def page(self, after: bytes, limit: int) -> list[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -18,6 +17,7 @@ from harness_temporal.media.blob import Blob, StoredBlob
 from harness_temporal.media.context import MediaContext
 from harness_temporal.media.metadata import dump_metadata
 from harness_temporal.media.uri import uri_of
+from harness_temporal.records import from_microseconds
 from harness_temporal.text import escape
 
 Document: TypeAlias = dict[str, Any]
@@ -29,9 +29,6 @@ DIGEST: Final = 32
 UPLOAD: Final = DIGEST + 16
 """Bytes of an upload's name, which begins with the digest."""
 CHUNK_NAME: Final = UPLOAD + 4
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def stored_blob(document: Mapping[str, Any]) -> StoredBlob:
     Raises:
         MediaCorruptionError: It is no manifest.
     """
-    touched_at = _EPOCH + value(document, 'touched_at', int) * _MICROSECOND
+    touched_at = from_microseconds(value(document, 'touched_at', int))
     return StoredBlob(document['_id'].hex(), value(document, 'size', int), touched_at)
 
 
@@ -101,11 +98,6 @@ def value(document: Mapping[str, Any], field: str, kind: type[T]) -> T:
 def chunk_name(upload: bytes, index: int) -> bytes:
     """Return the name of a chunk."""
     return upload + index.to_bytes(CHUNK_NAME - UPLOAD, 'big')
-
-
-def stored_time(moment: datetime) -> int:
-    """Return a time as microseconds; a date of BSON has milliseconds."""
-    return (moment - _EPOCH) // _MICROSECOND
 
 
 def _damaged(document: Mapping[str, Any], field: str) -> MediaCorruptionError:

@@ -15,8 +15,8 @@ from typing import Final
 from harness_temporal.databases.mongo import Database
 from harness_temporal.errors import HistoryMissingError, StoreCorruptionError
 from harness_temporal.media.protocol import TOUCH_INTERVAL
-from harness_temporal.records import EncodedHistory, StoredMessage, utc_now
-from harness_temporal.stores.mongo.documents import STORE, Document, stored_time
+from harness_temporal.records import EncodedHistory, StoredMessage, to_microseconds, utc_now
+from harness_temporal.stores.mongo.documents import STORE, Document
 from harness_temporal.stores.mongo.messages import Messages
 
 LINKS: Final = 'history_links'
@@ -39,11 +39,11 @@ class Content:
         bodies = list(bodies)
         while True:
             now = utc_now()
-            touched_at = stored_time(now)
+            touched_at = to_microseconds(now)
             there = await self._database.named(LINKS, {digest for item in histories for digest in _probes(item)})
             new = _New(there, {body.digest: body for body in bodies}, touched_at)
             bases = {base for history in histories if (base := new.extend(history)) is not None}
-            old = [base for base in bases if there[base]['touched_at'] < stored_time(now - TOUCH_INTERVAL)]
+            old = [base for base in bases if there[base]['touched_at'] < to_microseconds(now - TOUCH_INTERVAL)]
             # What a history is built on is touched before anything is built on it.
             if not old or await self._database.touch(LINKS, old, touched_at=touched_at):
                 break

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -19,6 +19,8 @@ from harness_temporal.records import (
     RunRecord,
     StepEvent,
     ToolEffectRecord,
+    from_microseconds,
+    to_microseconds,
 )
 from harness_temporal.text import escape, unescape
 
@@ -27,19 +29,12 @@ STORE = 'MongoStepStore'
 Document: TypeAlias = dict[str, Any]
 R = TypeVar('R', RunRecord, StepEvent, ContinuableSnapshot, ToolEffectRecord, ModelResponseRecord)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _TIMES = ('started_at', 'ended_at', 'timestamp')
 
 
 def name_within(run_id: str, part: object) -> str:
     """Return the identity of something of a run. No run id has a slash."""
     return f'{run_id}/{escape(str(part))}'
-
-
-def stored_time(moment: datetime) -> int:
-    """Return a time as microseconds; a date of BSON has milliseconds."""
-    return (moment - _EPOCH) // _MICROSECOND
 
 
 def to_document(record: R, identity: str) -> Document:
@@ -65,7 +60,8 @@ def _stored(value: Any) -> Any:
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, datetime):
-        return stored_time(value)
+        # A date of BSON has milliseconds.
+        return to_microseconds(value)
     if isinstance(value, dict):
         # Not as ASCII: two lone surrogates beside each other would read back as one character.
         return escape(json.dumps(cast(dict[str, str], value), ensure_ascii=False))
@@ -76,7 +72,7 @@ def _loaded(name: str, stored: Any) -> Any:
     if stored is None:
         return None
     if name in _TIMES:
-        return _EPOCH + stored * _MICROSECOND
+        return from_microseconds(stored)
     if name == 'metadata':
         return json.loads(unescape(stored))
     return unescape(stored) if isinstance(stored, str) else stored

@@ -12,9 +12,16 @@ from weakref import WeakValueDictionary
 
 from harness_temporal.errors import ConfigurationError, StoreUnavailableError
 from harness_temporal.media.mongo import MongoMediaStore
-from harness_temporal.records import ContinuableSnapshot, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.records import (
+    ContinuableSnapshot,
+    ModelResponseRecord,
+    RunRecord,
+    StepEvent,
+    ToolEffectRecord,
+    to_microseconds,
+)
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
-from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within, stored_time
+from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within
 from harness_temporal.stores.mongo.messages import Messages, read_whole
 from harness_temporal.stores.mongo.plan import Counter, Held, plan
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
@@ -229,13 +236,13 @@ class MongoStepStore(BaseStepStore):
     # --- retention ---
 
     async def runs_by_id(self, *, started_before: datetime, after: str | None, limit: int) -> list[RunRecord]:
-        query = {'started_at': {'$lt': stored_time(started_before)}, '_id': {'$gt': escape(after or '')}}
+        query = {'started_at': {'$lt': to_microseconds(started_before)}, '_id': {'$gt': escape(after or '')}}
         found = await self._database.find('runs', query, sort={'_id': 1}, limit=limit)
         return [from_document(RunRecord, item) for item in found]
 
     async def delete_runs(self, run_ids: Sequence[str], *, idle_since: datetime | None = None) -> bool:
         names = sorted({escape(run_id) for run_id in run_ids})
-        since = None if idle_since is None else stored_time(idle_since)
+        since = None if idle_since is None else to_microseconds(idle_since)
         is_deleted: bool | None = True
 
         async def attempt() -> bool:
@@ -248,7 +255,7 @@ class MongoStepStore(BaseStepStore):
         return bool(is_deleted)
 
     async def collect_messages(self, *, untouched_since: datetime) -> int:
-        return await self._collector.collect(stored_time(untouched_since))
+        return await self._collector.collect(to_microseconds(untouched_since))
 
     def media_references(self) -> AsyncGenerator[str]:
         return self._collector.media_references()

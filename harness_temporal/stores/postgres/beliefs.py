@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
+from harness_temporal.recent import Recent
 from harness_temporal.records import EncodedHistory, ToolEffectRecord
-
-K = TypeVar('K')
-V = TypeVar('V')
 
 LedgerKey = tuple[str, str]
 """A run id and a ledger key."""
@@ -26,35 +22,6 @@ class LedgerEntry:
 
     record: ToolEffectRecord
     revision: str
-
-
-class Recent(Generic[K, V]):
-    """A mapping that keeps the `limit` latest entries."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._items: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K) -> V | None:
-        """Return the value under `key`, which counts as a use."""
-        if key in self._items:
-            self._items.move_to_end(key)
-        return self._items.get(key)
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value, at the cost of the one that was not used for longest."""
-        self._items[key] = value
-        self._items.move_to_end(key)
-        if len(self._items) > self._limit:
-            self._items.popitem(last=False)
-
-    def drop(self, key: K) -> None:
-        """Forget a value, if there is one."""
-        self._items.pop(key, None)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._items.clear()
 
 
 class Beliefs:

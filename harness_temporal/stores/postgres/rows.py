@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
@@ -19,7 +19,7 @@ from harness_temporal.records import (
     StoredMessage,
     ToolEffectRecord,
 )
-from harness_temporal.stores.protocol import SnapshotRow
+from harness_temporal.stores.protocol import SnapshotRow, history_of
 from harness_temporal.text import escape, unescape
 
 STORE = 'PostgresStepStore'
@@ -50,17 +50,10 @@ def snapshots_from_rows(rows: Sequence[Row]) -> list[SnapshotRow]:
                 raise StoreCorruptionError(STORE, f'the message {row["message"].hex()} is missing.')
             links[row['link']] = row['parent'], StoredMessage(row['message'], row['body'])
     found = sorted((row for row in rows if row['seq'] is not None), key=lambda row: row['seq'])
-    return [SnapshotRow(from_row(ContinuableSnapshot, row, messages=[]), _history(links, row['head'])) for row in found]
-
-
-def _history(links: Mapping[bytes, tuple[bytes | None, StoredMessage]], head: bytes | None) -> list[StoredMessage]:
-    messages: list[StoredMessage] = []
-    while head is not None:
-        if head not in links:
-            raise StoreCorruptionError(STORE, f'the history {head.hex()} is missing.')
-        head, message = links[head]
-        messages.append(message)
-    return messages[::-1]
+    return [
+        SnapshotRow(from_row(ContinuableSnapshot, row, messages=[]), history_of(links, row['head'], STORE))
+        for row in found
+    ]
 
 
 @cache

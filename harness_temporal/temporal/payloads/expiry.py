@@ -2,7 +2,7 @@
 
 Nobody can tell which histories refer to a piece: Temporal deletes them when their retention is over. So pieces go by
 age. While new payloads refer to a piece, each worker puts it again, and thereby touches it, once an hour
-(`cache.KnownPieces`). A payload's pieces were therefore touched no more than an hour before the payload was made.
+(`media.known`). A payload's pieces were therefore touched no more than an hour before the payload was made.
 """
 
 from __future__ import annotations

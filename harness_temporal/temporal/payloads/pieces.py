@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias
 
 from anyio import to_thread
 
 from harness_temporal.errors import MediaCorruptionError, MediaNotFoundError
+from harness_temporal.media.batches import each
+from harness_temporal.media.known import Known
 from harness_temporal.media.protocol import MediaStore
 from harness_temporal.media.uri import uri_of
-from harness_temporal.temporal.payloads.cache import KnownPieces, PieceCache
+from harness_temporal.recent import Recent
 from harness_temporal.temporal.payloads.cutting import cut
 from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.references import FormatError
@@ -24,8 +25,10 @@ _AT_ONCE: Final = 8
 """Pieces of one payload that are written or read at the same time."""
 _CUT_IN_THREAD: Final = 1 << 20
 """Bytes that are cut in a thread."""
-_Item = TypeVar('_Item')
-_Result = TypeVar('_Result')
+_KNOWN: Final = 100_000
+"""Pieces that are known to be stored, at most: about 30 MB."""
+_KnownBy: TypeAlias = tuple[str | None, bytes]
+"""The id of the key that a piece is encrypted with, if any, and the piece's digest."""
 
 
 class PieceError(Exception):
@@ -46,8 +49,8 @@ class PieceStore:
 
     def __init__(self, media_store: MediaStore, cache_bytes: int) -> None:
         self._media_store = media_store
-        self._cache = PieceCache(cache_bytes)
-        self._known = KnownPieces[tuple[str | None, bytes]]()
+        self._cache = Recent[bytes, bytes](cache_bytes, len)
+        self._known = Known[_KnownBy, bytes](_KNOWN)
 
     async def store(self, data: bytes, sealer: Sealer | None) -> tuple[int, bytes]:
         """Store data. Returns the depth of its tree and the name of its root, when all of it is stored."""
@@ -77,11 +80,11 @@ class PieceStore:
 
     async def _put(self, new: _NewPieces) -> None:
         put_at = time.monotonic()
-        await _each(self._media_store.put, new.blobs.values())
+        await each(self._media_store.put, new.blobs.values(), at_once=_AT_ONCE)
         # Only now: who finds a piece among the known ones refers to it at once.
         for key, name, piece in new.pieces:
-            self._known.add(key, name, put_at=put_at)
-            self._cache.add(name, piece)
+            self._known.put(key, name, put_at=put_at)
+            self._cache.put(name, piece)
 
     async def _get_all(self, names: Sequence[bytes], sealer: Sealer | None) -> Mapping[bytes, bytes]:
         found: dict[bytes, bytes] = {}
@@ -92,8 +95,9 @@ class PieceStore:
                 missing.append(name)
             else:
                 found[name] = piece
-        for name, piece in zip(missing, await _each(partial(self._get, sealer=sealer), missing), strict=True):
-            self._cache.add(name, piece)
+        pieces = await each(partial(self._get, sealer=sealer), missing, at_once=_AT_ONCE)
+        for name, piece in zip(missing, pieces, strict=True):
+            self._cache.put(name, piece)
             found[name] = piece
         return found
 
@@ -114,13 +118,13 @@ class PieceStore:
 class _NewPieces:
     """Names pieces, and collects those that are not known to be stored."""
 
-    def __init__(self, known: KnownPieces[tuple[str | None, bytes]], sealer: Sealer | None) -> None:
+    def __init__(self, known: Known[_KnownBy, bytes], sealer: Sealer | None) -> None:
         self._known = known
         self._sealer = sealer
         self._names: dict[bytes, bytes] = {}
         self.blobs: dict[bytes, bytes] = {}
         """What is to be stored, by name."""
-        self.pieces: list[tuple[tuple[str | None, bytes], bytes, bytes]] = []
+        self.pieces: list[tuple[_KnownBy, bytes, bytes]] = []
         """Of each blob: what it is known by, its name, its piece."""
 
     def add(self, piece: bytes) -> bytes:
@@ -142,11 +146,3 @@ def _names_in(name: bytes, node: bytes) -> list[bytes]:
         return names_in(node)
     except ValueError as error:
         raise PieceError(uri_of(name.hex()), f'is damaged: {error}') from error
-
-
-async def _each(do: Callable[[_Item], Awaitable[_Result]], items: Collection[_Item]) -> list[_Result]:
-    """Do it for each item, some at a time."""
-    given, results = list(items), list[_Result]()
-    for start in range(0, len(given), _AT_ONCE):
-        results += await asyncio.gather(*(do(item) for item in given[start : start + _AT_ONCE]))
-    return results

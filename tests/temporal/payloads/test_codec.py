@@ -14,7 +14,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import WorkflowSerializationContext
 
 from harness_temporal.errors import ConfigurationError
-from harness_temporal.media import DiskMediaStore, MediaContext, SqliteMediaStore
+from harness_temporal.media import DiskMediaStore, MediaContext, SqliteMediaStore, known
 from harness_temporal.media.context import NO_CONTEXT
 from harness_temporal.records import utc_now
 from harness_temporal.temporal.payloads import (
@@ -22,10 +22,8 @@ from harness_temporal.temporal.payloads import (
     KeyRing,
     PayloadStorage,
     PayloadUnreadableError,
-    cache,
     expire_payloads,
 )
-from harness_temporal.temporal.payloads.cache import PieceCache
 from tests.temporal.payloads.test_cutting import messages, payloads
 
 KEY = Key('k1', bytes(range(32)))
@@ -107,7 +105,7 @@ async def test_equal_pieces_are_stored_once_and_put_once_an_hour(
     await codec.encode([payload(data)])
     assert media_store.put_count == first
     now = time.monotonic()
-    monkeypatch.setattr(cache.time, 'monotonic', lambda: now + 3601)
+    monkeypatch.setattr(known.time, 'monotonic', lambda: now + 3601)
     await codec.encode([payload(data)])
     assert media_store.put_count == 2 * first, 'put again, and so touched'
 
@@ -130,16 +128,6 @@ async def test_without_memory_for_pieces_everything_still_works(media_store: Cou
     given_payload = payload(messages(50))
     assert await codec.decode(await codec.encode([given_payload])) == [given_payload]
     assert media_store.got_count > 10
-
-
-def test_the_cache_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
-    pieces = PieceCache(100)
-    for number in range(10):
-        pieces.add(b'%d' % number, bytes(30))
-        assert pieces.get(b'0') is not None
-        assert pieces.size <= 100
-    assert pieces.get(b'5') is None
-    assert pieces.get(b'9') is not None
 
 
 async def test_under_another_key_equal_pieces_have_nothing_in_common(media_store: Counting) -> None:
