@@ -50,7 +50,7 @@ class Writer:
         self._run = RunFacts(run_id=RUN, registration_id=f'{RUN}/registration', conversation_id=RUN, agent_name=RUN)
 
     async def begin(self) -> None:
-        await operations.start_run(self._store, self._run)
+        await operations.start_run(self._store, self._run, host={})
 
     async def _timed(self, records: Batch) -> None:
         self._committing, _ = await seconds(self._commit(records))

@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import time
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from pydantic_ai.messages import ModelMessage
 
 from benchmarks.store_history import last, prompt
-from benchmarks.store_times import Save, around
+from benchmarks.store_times import AROUND, Save, lowest, seconds
+
+COMPARED = 2 * AROUND + 1
+"""Steps whose costs are compared."""
 
 
 class Writer(Protocol):
@@ -36,31 +38,63 @@ def opened(package: str, kind: str, address: str, name: str) -> AbstractAsyncCon
     return store_peer.opened(kind, address, name)
 
 
-async def work(writer: Writer, steps: int, early: int) -> dict[str, float]:
-    messages: list[ModelMessage] = [prompt()]
-    saves, whole = list[Save](), list[float]()
-    await writer.begin()
-    began = time.perf_counter()
-    for step in range(1, steps + 1):
-        at = time.perf_counter()
-        saves.append(await writer.step(step, messages))
-        whole.append(time.perf_counter() - at)
-    messages.append(last())
-    await writer.end(steps + 1, messages)
-    total = time.perf_counter() - began
-    costs = {
-        'save': [save.wall for save in saves],
-        'commit': [save.commit for save in saves],
-        'save_cpu': [save.cpu for save in saves],
-        'step': whole,
-    }
-    at = {f'early_{name}_ms': around(values, early) for name, values in costs.items()}
-    return {'total_s': total} | at | {f'late_{name}_ms': around(values, steps) for name, values in costs.items()}
+class Run:
+    """One run, written step by step."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._messages: list[ModelMessage] = [prompt()]
+        self.taken = 0.0
+        """Seconds for all of it so far."""
+        self.saves: list[Save] = []
+        self.steps: list[float] = []
+        """Seconds for all writes of each step."""
+
+    async def begin(self) -> None:
+        self.taken += (await seconds(self._writer.begin()))[0]
+
+    async def steps_until(self, last: int) -> None:
+        for step in range(len(self.steps) + 1, last + 1):
+            self.steps.append((await seconds(self._step(step)))[0])
+            self.taken += self.steps[-1]
+
+    async def end(self) -> None:
+        self._messages.append(last())
+        self.taken += (await seconds(self._writer.end(len(self.steps) + 1, self._messages)))[0]
+
+    async def _step(self, step: int) -> None:
+        self.saves.append(await self._writer.step(step, self._messages))
+
+    def costs(self, name: str) -> dict[str, float]:
+        """Return what the last steps took."""
+        saves = self.saves[-COMPARED:]
+        costs = {
+            'save': lowest(save.wall for save in saves),
+            'commit': lowest(save.commit for save in saves),
+            'save_cpu': lowest(save.cpu for save in saves),
+            'step': lowest(self.steps[-COMPARED:]),
+        }
+        return {f'{name}_{cost}_ms': value for cost, value in costs.items()}
+
+
+async def work(long: Run, short: Run, steps: int, early: int) -> dict[str, float]:
+    """Write a run of many steps, and the beginning of another.
+
+    The last steps of both are taken in turn, so that whatever else the machine does meanwhile slows down both alike.
+    """
+    for run, until in ((long, steps), (short, early + AROUND)):
+        await run.begin()
+        await run.steps_until(until - COMPARED)
+    for left in reversed(range(COMPARED)):
+        await short.steps_until(early + AROUND - left)
+        await long.steps_until(steps - left)
+    await long.end()
+    return {'total_s': long.taken} | short.costs('early') | long.costs('late')
 
 
 async def run(package: str, kind: str, address: str, name: str, *, steps: int, early: int) -> dict[str, float]:
-    async with opened(package, kind, address, name) as writer:
-        return await work(writer, steps, early)
+    async with opened(package, kind, address, name) as long, opened(package, kind, address, f'{name}_short') as short:
+        return await work(Run(long), Run(short), steps, early)
 
 
 def main() -> None:

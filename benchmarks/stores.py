@@ -1,8 +1,9 @@
 """`python -m benchmarks.stores`: what a run of many steps takes in each store, next to the peer's of the same kind.
 
 Each step is a response with one tool call, and a request with its result. Both packages write in the same environment,
-to the same servers, each run in a process of its own. What they make cross the Temporal boundary is what the
-activities of a run are given and give, less that of the same run without persistence.
+to the same servers, each run in a process of its own. What a late step costs is compared with what an early one costs
+in another run that is written in turn with it; each is the least of some steps near it. What they make cross the
+Temporal boundary is what the activities of a run are given and give, less that of the same run without persistence.
 """
 
 from __future__ import annotations

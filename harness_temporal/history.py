@@ -14,23 +14,17 @@ import hashlib
 import pickle
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ToolCallPart,
-    ToolReturnPart,
-)
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from harness_temporal.errors import NotStorableError, StoreCorruptionError
+from harness_temporal.known_histories import KnownHistories
+from harness_temporal.pairing import KnownMatchings, Pairing, pair_calls
 from harness_temporal.recent import Recent
 from harness_temporal.records import EncodedHistory, HistoryLink, SnapshotState, StoredMessage
 from harness_temporal.text import escape, escape_key, unescape
@@ -48,13 +42,14 @@ _PLAIN = frozenset({str, int, float, bool, bytes, datetime, type(None)})
 """Types with nothing inside."""
 
 _MEMO_BYTES = 32 * 1024 * 1024
+_KNOWN_BYTES = 32 * 1024 * 1024
 
 
 class _Memo:
     """Messages that were encoded before, found by the digest of their pickled form.
 
-    A run sends its whole history with every request. Two messages with the same pickled form are the same to the last
-    value, type and order, which equality would not tell, and pickling takes a third of the time of encoding.
+    An activity is given a run's whole history as new objects. Two messages with the same pickled form are the same to
+    the last value, type and order, which equality would not tell, and pickling takes a third of the time of encoding.
     """
 
     def __init__(self, limit: int) -> None:
@@ -79,59 +74,22 @@ class _Memo:
 
 
 _memo = _Memo(_MEMO_BYTES)
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """How the tool calls and results of a history match."""
-
-    unanswered: tuple[str, ...] = ()
-    """Ids of calls that have no result before the next response, in order."""
-    orphans: tuple[str, ...] = ()
-    """Ids of results that no call of the response before them asked for."""
-    repeated: tuple[str, ...] = ()
-    """Ids that were called or answered more than once within one response."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether every call has exactly one result and every result its call."""
-        return not (self.unanswered or self.orphans or self.repeated)
-
-
-def pair_calls(messages: Iterable[ModelMessage]) -> Pairing:
-    """Match each response's tool calls with the results that follow it, before the next response.
-
-    A call is answered by a tool return of any outcome or by a retry request for it. Calls that a provider runs itself
-    are never open. An id may come again in a later response; within one response it may not.
-    """
-    unanswered: list[str] = []
-    orphans: list[str] = []
-    repeated: list[str] = []
-    open_calls: dict[str, None] = {}
-    asked: set[str] = set()
-    for message in messages:
-        if isinstance(message, ModelResponse):
-            unanswered.extend(open_calls)
-            calls = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
-            asked, open_calls = set(calls), dict.fromkeys(calls)
-            repeated.extend(call for call in open_calls if calls.count(call) > 1)
-            continue
-        for part in message.parts:
-            answered = _answered_call(part)
-            if answered is None:
-                continue
-            if answered in open_calls:
-                del open_calls[answered]
-            elif answered in asked:
-                repeated.append(answered)
-            else:
-                orphans.append(answered)
-    return Pairing((*unanswered, *open_calls), tuple(orphans), tuple(repeated))
+_known_histories = KnownHistories(_KNOWN_BYTES)
+_known_matchings = KnownMatchings(1024)
 
 
 def snapshot_state(messages: Sequence[ModelMessage]) -> SnapshotState:
     """Classify a history (step-persistence seed, "What safe to continue from means")."""
-    return 'complete' if pair_calls(messages).settled else 'interrupted'
+    return _state(pair_calls(messages))
+
+
+def encoded_state(history: EncodedHistory, messages: Sequence[ModelMessage]) -> SnapshotState:
+    """Return the `snapshot_state` of messages that `encode_history` made `history` of, by looking at what is new."""
+    return _state(_known_matchings.pairing(history.links, messages))
+
+
+def _state(pairing: Pairing) -> SnapshotState:
+    return 'complete' if pairing.settled else 'interrupted'
 
 
 def is_provider_valid(messages: Sequence[ModelMessage]) -> bool:
@@ -198,7 +156,7 @@ def encode_history(messages: Sequence[ModelMessage]) -> EncodedHistory:
     Raises:
         NotStorableError: A message cannot be stored as it is.
     """
-    return link(None, 0, [encode_message(message) for message in messages])
+    return EncodedHistory(None, 0, tuple(_known_histories.links(messages, encode_message, _link)))
 
 
 def link(base: bytes | None, base_length: int, messages: Iterable[StoredMessage]) -> EncodedHistory:
@@ -206,10 +164,17 @@ def link(base: bytes | None, base_length: int, messages: Iterable[StoredMessage]
     links: list[HistoryLink] = []
     parent = base
     for length, message in enumerate(messages, base_length + 1):
-        digest = hashlib.sha256((parent or b'') + message.digest).digest()
-        links.append(HistoryLink(digest, parent, message, length))
-        parent = digest
+        links.append(_link_on(parent, length, message))
+        parent = links[-1].digest
     return EncodedHistory(base, base_length, tuple(links))
+
+
+def _link_on(parent: bytes | None, length: int, message: StoredMessage) -> HistoryLink:
+    return HistoryLink(hashlib.sha256((parent or b'') + message.digest).digest(), parent, message, length)
+
+
+def _link(last: HistoryLink | None, message: StoredMessage) -> HistoryLink:
+    return _link_on(None, 1, message) if last is None else _link_on(last.digest, last.length + 1, message)
 
 
 def since(history: EncodedHistory, length: int) -> EncodedHistory:
@@ -217,15 +182,6 @@ def since(history: EncodedHistory, length: int) -> EncodedHistory:
     if not 0 < length <= len(history.links):
         return history
     return EncodedHistory(history.links[length - 1].digest, length, history.links[length:])
-
-
-def _answered_call(part: ModelRequestPart) -> str | None:
-    """Return the id of the call that a part answers. Older retries are prompts, not returns."""
-    if isinstance(part, ToolReturnPart):
-        return part.tool_call_id
-    if part.part_kind == 'retry-prompt' and part.tool_name is not None:
-        return part.tool_call_id
-    return None
 
 
 def _translated(message: ModelMessage) -> ModelMessage:

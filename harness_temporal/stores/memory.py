@@ -125,17 +125,23 @@ class InMemoryStepStore(BaseStepStore):
         if snapshot.idempotency_key is not None:
             run.snapshot_keys.add(snapshot.idempotency_key)
             undo.append(partial(run.snapshot_keys.discard, snapshot.idempotency_key))
-        for item in history.links:
-            if item.digest not in self._links:
-                self._links[item.digest] = item
-                undo.append(partial(self._links.pop, item.digest))
+        for item in reversed(history.links):
+            # A link that is here has all those before it here.
+            if item.digest in self._links:
+                break
+            self._links[item.digest] = item
+            undo.append(partial(self._links.pop, item.digest))
         undo.append(partial(setattr, run, 'next_seq', run.next_seq))
-        undo.append(partial(setattr, run, 'snapshots', [*run.snapshots]))
-        run.snapshots.append((replace(snapshot, seq=run.number()), history.head))
-        if self.max_snapshots_per_run is not None:
-            complete = [item for item in run.snapshots if item[0].state == 'complete']
-            kept = {id(item) for item in (*run.snapshots[-self.max_snapshots_per_run :], *complete[-1:])}
-            run.snapshots = [item for item in run.snapshots if id(item) in kept]
+        saved = replace(snapshot, seq=run.number()), history.head
+        if self.max_snapshots_per_run is None:
+            run.snapshots.append(saved)
+            undo.append(run.snapshots.pop)
+            return
+        undo.append(partial(setattr, run, 'snapshots', run.snapshots))
+        snapshots = [*run.snapshots, saved]
+        complete = [item for item in snapshots if item[0].state == 'complete']
+        kept = {id(item) for item in (*snapshots[-self.max_snapshots_per_run :], *complete[-1:])}
+        run.snapshots = [item for item in snapshots if id(item) in kept]
 
     def _messages(self, head: bytes | None) -> list[StoredMessage]:
         messages: list[StoredMessage] = []

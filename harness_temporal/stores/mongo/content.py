@@ -15,12 +15,15 @@ from typing import Final
 from harness_temporal.databases.mongo import Database
 from harness_temporal.errors import HistoryMissingError, StoreCorruptionError
 from harness_temporal.media.protocol import TOUCH_INTERVAL
+from harness_temporal.recent import Recent
 from harness_temporal.records import EncodedHistory, StoredMessage, to_microseconds, utc_now
 from harness_temporal.stores.mongo.documents import STORE, Document
 from harness_temporal.stores.mongo.messages import Messages
 
 LINKS: Final = 'history_links'
 DIGEST: Final = 32
+_SAVED = 4096
+"""Histories that are known to have been saved."""
 
 
 class Content:
@@ -29,6 +32,8 @@ class Content:
     def __init__(self, database: Database, messages: Messages) -> None:
         self._database = database
         self._messages = messages
+        self._saved = Recent[bytes, bool](_SAVED)
+        """The last links of histories that were saved here, and so are there unless they were collected."""
 
     async def save(self, bodies: Iterable[StoredMessage], histories: Sequence[EncodedHistory]) -> None:
         """Store bodies and histories; of a history only what is not there, give or take a few messages.
@@ -40,7 +45,7 @@ class Content:
         while True:
             now = utc_now()
             touched_at = to_microseconds(now)
-            there = await self._database.named(LINKS, {digest for item in histories for digest in _probes(item)})
+            there = await self._database.named(LINKS, {digest for item in histories for digest in self._probes(item)})
             new = _New(there, {body.digest: body for body in bodies}, touched_at)
             bases = {base for history in histories if (base := new.extend(history)) is not None}
             old = [base for base in bases if there[base]['touched_at'] < to_microseconds(now - TOUCH_INTERVAL)]
@@ -50,6 +55,9 @@ class Content:
         # In this order, and the links in theirs: whoever finds a link finds the whole history and its messages.
         await self._messages.save(new.messages.values(), touched_at=touched_at)
         await self._database.put(LINKS, new.links, touched_at=touched_at)
+        for history in histories:
+            if history.head is not None:
+                self._saved.put(history.head, True)
 
     async def histories(self, heads: Iterable[bytes]) -> dict[bytes, list[StoredMessage]]:
         """Return the messages of whole histories, in order.
@@ -87,6 +95,19 @@ class Content:
             tail.append(links[step])
             step = links[step].get('parent')
         return tail
+
+    def _probes(self, history: EncodedHistory) -> list[bytes]:
+        """Return the links to ask for: the base, the last that was saved here, and a few later ones.
+
+        Others may have saved those: the last of all, and those 1, 2, 4, 8 and so on before it.
+        """
+        links = history.links
+        saved = next((at for at, item in enumerate(reversed(links)) if self._saved.get(item.digest)), len(links))
+        steps = [step for step in (0, *(2**power for power in range(saved.bit_length()))) if step < saved]
+        if saved < len(links):
+            steps.append(saved)
+        base = [] if history.base is None else [history.base]
+        return [*base, *(links[-1 - step].digest for step in steps)]
 
 
 class _New:
@@ -126,13 +147,6 @@ class _New:
             self._there[link.digest] = document | {'touched_at': self._touched_at}
             self.messages[link.message.digest] = link.message
         return last
-
-
-def _probes(history: EncodedHistory) -> list[bytes]:
-    """Return the links to ask for: the last, those 1, 2, 4, 8 and so on before it, and the base."""
-    steps = (0, *(2**power for power in range(len(history.links).bit_length())))
-    digests = [history.links[-1 - step].digest for step in steps if step < len(history.links)]
-    return digests if history.base is None else [*digests, history.base]
 
 
 def _reach(length: int) -> list[int]:
