@@ -6,10 +6,12 @@ at most once per call, whatever dies and whenever.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness_temporal.errors import ToolEffectConflictError
+from harness_temporal.observability.observer import observer
 from harness_temporal.records import Record, ToolEffectRecord, utc_now
 from harness_temporal.step_persistence.facts import RunFacts, ToolCallFacts
 from harness_temporal.step_persistence.operations import tool_event
@@ -20,6 +22,8 @@ ToolRecovery = Literal['never', 'declared', 'always']
 """Whether a tool call whose outcome is unknown may run again: never, if the tool is declared retryable, or always."""
 OnUnknown = Literal['report', 'suspend', 'fail']
 """What an unknown outcome does: tell the model, end the run with a request for a decision, or fail the run."""
+
+_logger = logging.getLogger(__name__)
 
 UNKNOWN_OUTCOME_METADATA_KEY = 'harness_temporal.unknown_outcome'
 """Key in a deferred call's metadata that says that the call waits for a person to say what happened."""
@@ -78,6 +82,9 @@ async def claim(
         if current.holder == holder and current.status == 'started':
             return Run(current)
         decision = decide(current, retryable=call.retryable, recovery=recovery)
+        if isinstance(decision, Reuse):
+            observer().duplicate_suppressed(agent=run.agent_name or '', what='tool')
+            _logger.info('The call of %r was not made again: its outcome is recorded.', call.tool_name)
         if not isinstance(decision, Run):
             return decision
 
@@ -145,6 +152,7 @@ async def finish(store: StepStore, run: RunFacts, call: ToolCallFacts, record: T
     if not call.announced:
         records.append(tool_event(run, call, attempt=record.attempts, outcome=ended.outcome, error=ended.error))
     await store.commit(records)
+    observer().tool_call_ended(agent=run.agent_name or '', tool=call.tool_name, outcome=ended.outcome)
 
 
 async def report_end(store: StepStore, run: RunFacts, call: ToolCallFacts, *, outcome: str, error: str | None) -> None:
@@ -157,6 +165,8 @@ async def report_unknown(store: StepStore, run: RunFacts, call: ToolCallFacts, r
     if not call.announced:
         unknown = tool_event(run, call, attempt=record.attempts, outcome='unknown', error=unknown_text(record))
         await store.commit([unknown])
+    observer().unknown_outcome(agent=run.agent_name or '', tool=call.tool_name)
+    _logger.warning('The outcome of the call of %r is unknown. It was not made again.', call.tool_name)
 
 
 def unknown_text(record: ToolEffectRecord) -> str:

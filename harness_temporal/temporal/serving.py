@@ -9,10 +9,16 @@ from collections.abc import Callable
 from temporalio.worker import Worker
 
 
-async def serve(worker: Worker, *, on_started: Callable[[], None] | None = None) -> None:
+async def serve(
+    worker: Worker,
+    *,
+    on_started: Callable[[], None] | None = None,
+    on_stopping: Callable[[], None] | None = None,
+) -> None:
     """Run the worker until SIGTERM or SIGINT, then let what runs finish.
 
     The worker's `graceful_shutdown_timeout` bounds the wait. What is cut off after it is taken up by another worker.
+    `on_stopping` is called when the signal has come, before the worker stops to ask for work.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -25,6 +31,8 @@ async def serve(worker: Worker, *, on_started: Callable[[], None] | None = None)
                 on_started()
             # A fatal error of the worker cancels this wait and is raised.
             await stop.wait()
+            if on_stopping is not None:
+                on_stopping()
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
