@@ -7,18 +7,29 @@ import logging
 import sys
 
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.hosting.ending import end_process
 from workers.agent_worker import run_worker
-from workers.settings import WorkerSettings
+from workers.logs import configure_logging
+from workers.settings import Settings
+
+logger = logging.getLogger('workers')
 
 
-def main() -> None:
-    """Run the worker that the environment describes."""
-    logging.basicConfig(level=logging.INFO, format='%(asctime)s %(levelname)s %(name)s: %(message)s')
+def main() -> int:
+    """Run the worker that `harness.toml` and the environment describe, and return the exit status."""
     try:
-        asyncio.run(run_worker(WorkerSettings.from_environment()))
+        settings = Settings.load()
+        configure_logging(settings.worker.log_level, settings.worker.log_format)
+        asyncio.run(run_worker(settings))
     except ConfigurationError as error:
-        sys.exit(f'error: {error}')
+        print(f'error: {error}', file=sys.stderr)
+        return 1
+    except Exception:
+        # Where the rest of the log goes, and in its form.
+        logger.critical('the worker failed', exc_info=True)
+        return 1
+    return 0
 
 
 if __name__ == '__main__':
-    main()
+    end_process(main())
