@@ -138,16 +138,16 @@ class Folder:
             except FileNotFoundError:
                 return None
 
-    def read(self, name: str, start: int = 0) -> bytes | None:
-        """Return a file from `start`, or `None` if it is not there."""
+    def read(self, name: str, start: int = 0, *, limit: int | None = None) -> bytes | None:
+        """Return a file from `start`, at most `limit` bytes of it, or `None` if it is not there."""
         with os_errors(self.path / name):
             try:
                 descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=self._descriptor)
             except FileNotFoundError:
                 return None
-            with open(descriptor, 'rb', buffering=0) as file:
+            with open(descriptor, 'rb', buffering=0 if limit is None else -1) as file:
                 file.seek(start)
-                return file.readall()
+                return file.read(-1 if limit is None else limit)
 
     def replace(self, name: str, data: bytes, *, through: str | None = None) -> None:
         """Put a whole file in the place of what is there, if anything.
