@@ -86,6 +86,7 @@ class Database:
         fields: Sequence[str] | None = None,
         sort: Mapping[str, int] | None = None,
         limit: int | None = None,
+        skip: int = 0,
     ) -> list[Document]:
         """Return documents as they were at one moment, after every write that was acknowledged."""
         if limit is not None and limit <= 0:
@@ -94,7 +95,7 @@ class Database:
             found = (await self._open())[collection]
             # More than a server counts to is as good as no limit.
             bounded = limit if limit is not None and limit < 2**31 else 0
-            cursor = found.find(query, projection=fields, sort=sort, limit=bounded)
+            cursor = found.find(query, projection=fields, sort=sort, limit=bounded, skip=skip)
             return await cursor.to_list()
 
     async def named(

@@ -10,25 +10,30 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from harness_temporal.databases.sqlite import Schema, SqliteDatabase
-from harness_temporal.errors import DuplicateRunError, HistoryMissingError, StoreCorruptionError
+from harness_temporal.databases.sqlite import SqliteDatabase
+from harness_temporal.errors import DuplicateRunError, StoreCorruptionError
 from harness_temporal.ledger import advance
 from harness_temporal.media.sqlite import SqliteMediaStore
 from harness_temporal.records import (
     ContinuableSnapshot,
-    EncodedHistory,
     EncodedSnapshot,
     ModelResponseRecord,
     RunRecord,
     StepEvent,
-    StoredMessage,
     ToolEffectRecord,
     from_microseconds,
     to_microseconds,
 )
 from harness_temporal.stores.external import digests_in
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
-from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow, history_of
+from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
+from harness_temporal.stores.sqlite_tables import (
+    HISTORY_SCHEMAS,
+    Histories,
+    collect_messages,
+    delete_runs,
+    keep_history,
+)
 from harness_temporal.text import escape, unescape
 
 T = TypeVar('T')
@@ -69,7 +74,7 @@ class SqliteStepStore(BaseStepStore):
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
     ) -> None:
-        self._database = SqliteDatabase(database, connection, Schema('steps'))
+        self._database = SqliteDatabase(database, connection, *HISTORY_SCHEMAS)
         super().__init__(
             max_snapshots_per_run=max_snapshots_per_run,
             media_store=SqliteMediaStore(self._database) if media_store == 'default' else media_store,
@@ -131,7 +136,7 @@ class SqliteStepStore(BaseStepStore):
 
         def work(cursor: sqlite3.Cursor, encoding: str) -> None:
             nonlocal done
-            done = _Session(cursor, encoding).delete_runs(run_ids, idle_since)
+            done = delete_runs(cursor, run_ids, idle_since)
 
         await self._database.write(work, durable=True)
         return done
@@ -145,9 +150,7 @@ class SqliteStepStore(BaseStepStore):
 
         def work(cursor: sqlite3.Cursor, encoding: str) -> None:
             nonlocal count
-            count = cursor.execute(_COLLECT_LINKS).rowcount
-            if count:
-                cursor.execute(_COLLECT_MESSAGES)
+            count = collect_messages(cursor)
 
         await self._database.write(work, durable=False)
         return count
@@ -182,13 +185,10 @@ class _Session:
 
     def snapshots(self, condition: str, *parameters: object) -> list[SnapshotRow]:
         """Return in ascending order the snapshots that `condition` gives in descending order."""
-        links: dict[bytes, tuple[bytes | None, StoredMessage]] = {}
-        for digest, parent, message, body in self._execute(_HISTORIES.format(condition), *parameters):
-            if body is None:
-                raise StoreCorruptionError(_STORE, f'the message {message.hex()} is missing.')
-            links[digest] = parent, StoredMessage(message, body)
+        heads = f'SELECT head FROM snapshots WHERE {condition}'
+        histories = Histories(self._cursor, heads, [_stored(value) for value in parameters], _STORE)
         rows = self.find(_SNAPSHOTS, condition, *parameters)
-        return [SnapshotRow(snapshot, history_of(links, head, _STORE)) for snapshot, head in reversed(rows)]
+        return [SnapshotRow(snapshot, histories.of(head)) for snapshot, head in reversed(rows)]
 
     def write(self, batch: PreparedBatch, max_snapshots_per_run: int | None) -> None:
         for run in batch.runs:
@@ -201,17 +201,6 @@ class _Session:
             self._save(snapshot, max_snapshots_per_run)
         for response in batch.responses:
             self._insert(_RESPONSES, vars(response), verb='REPLACE')
-
-    def delete_runs(self, run_ids: Sequence[str], idle_since: datetime | None) -> bool:
-        if idle_since is not None and any(self._is_active(run_id, idle_since) for run_id in run_ids):
-            return False
-        for run_id in run_ids:
-            for table in _OF_A_RUN:
-                self._execute(f'DELETE FROM {table} WHERE run_id = ?', run_id)
-        return True
-
-    def _is_active(self, run_id: str, since: datetime) -> bool:
-        return self._execute(_IS_ACTIVE, run_id, since, run_id, since, run_id, since, run_id, since).fetchone()[0]
 
     def _register(self, run: RunRecord) -> None:
         known = _first(self.find(_RUNS, 'run_id = ?', run.run_id))
@@ -238,22 +227,11 @@ class _Session:
         run_id, key = snapshot.run_id, snapshot.idempotency_key
         if key is not None and not self._execute(_INSERT_KEY, run_id, key).rowcount:
             return
-        self._keep(history)
+        keep_history(self._cursor, history, _STORE)
         seq = self._number(run_id)
         self._insert(_SNAPSHOTS, {**vars(snapshot), 'seq': seq, 'head': history.head, 'length': history.length})
         if max_snapshots_per_run is not None:
             self._execute(_PRUNE, run_id, run_id, _bounded(max_snapshots_per_run - 1), run_id)
-
-    def _keep(self, history: EncodedHistory) -> None:
-        """Store what is new of a history. A link that is here has all its parents here, so the search ends at it."""
-        known = len(history.links)
-        while known and not self._has('history_links', 'digest = ?', history.links[known - 1].digest):
-            known -= 1
-        if not known and history.base is not None and not self._has('history_links', 'digest = ?', history.base):
-            raise HistoryMissingError(_STORE, f'the history {history.base.hex()} is not here.')
-        for link in history.links[known:]:
-            self._execute(_INSERT_MESSAGE, link.message.digest, link.message.body)
-            self._execute(_INSERT_LINK, link.digest, link.parent, link.message.digest, link.length)
 
     def _number(self, run_id: str) -> int:
         """Take the run's next number."""
@@ -273,8 +251,6 @@ class _Session:
 # --- statements ---
 
 _INSERT_KEY = 'INSERT OR IGNORE INTO snapshot_idempotency_keys (run_id, idempotency_key) VALUES (?, ?)'
-_INSERT_MESSAGE = 'INSERT OR IGNORE INTO messages (digest, body) VALUES (?, ?)'
-_INSERT_LINK = 'INSERT INTO history_links (digest, parent, message, length) VALUES (?, ?, ?, ?)'
 
 # Not with RETURNING, which SQLite has only since 3.35.
 _COUNT = """
@@ -289,46 +265,6 @@ WHERE run_id = ?
   AND seq < (SELECT seq FROM snapshots WHERE run_id = ? ORDER BY seq DESC LIMIT 1 OFFSET ?)
   AND seq IS NOT (SELECT seq FROM snapshots WHERE run_id = ? AND state = 'complete' ORDER BY seq DESC LIMIT 1)
 """
-
-# Every link of the chosen snapshots' histories, once: UNION drops those that the walk has met already.
-_HISTORIES = """
-WITH RECURSIVE walk (digest, parent, message) AS (
-  SELECT digest, parent, message FROM history_links WHERE digest IN (SELECT head FROM snapshots WHERE {})
-  UNION
-  SELECT link.digest, link.parent, link.message FROM walk JOIN history_links AS link ON link.digest = walk.parent
-)
-SELECT walk.digest, walk.parent, walk.message, CAST(messages.body AS BLOB)
-FROM walk LEFT JOIN messages ON messages.digest = walk.message
-"""
-
-_OF_A_RUN = (
-    'runs',
-    'run_sequences',
-    'events',
-    'snapshots',
-    'snapshot_idempotency_keys',
-    'tool_effects',
-    'model_responses',
-)
-
-_IS_ACTIVE = """
-SELECT EXISTS (SELECT 1 FROM runs WHERE run_id = ? AND started_at >= ?)
-  OR EXISTS (SELECT 1 FROM events WHERE run_id = ? AND timestamp >= ?)
-  OR EXISTS (SELECT 1 FROM snapshots WHERE run_id = ? AND timestamp >= ?)
-  OR EXISTS (SELECT 1 FROM tool_effects WHERE run_id = ? AND coalesce(ended_at, started_at) >= ?)
-"""
-
-_COLLECT_LINKS = """
-DELETE FROM history_links WHERE digest NOT IN (
-  WITH RECURSIVE used (digest, parent) AS (
-    SELECT digest, parent FROM history_links WHERE digest IN (SELECT head FROM snapshots)
-    UNION
-    SELECT link.digest, link.parent FROM used JOIN history_links AS link ON link.digest = used.parent
-  )
-  SELECT digest FROM used
-)
-"""
-_COLLECT_MESSAGES = 'DELETE FROM messages WHERE digest NOT IN (SELECT message FROM history_links)'
 
 # Whatever starts with this byte is not the body itself (`stores.external`).
 _EXTERNAL = """

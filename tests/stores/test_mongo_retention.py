@@ -399,7 +399,7 @@ async def test_commit_waits_for_a_delete_that_looked(
     store: MongoStepStore, other: MongoStepStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.append_event(an_event(timestamp=utc_now() - 9 * HOUR))
-    is_active: Any = writer_module._is_active
+    is_active: Any = writer_module.was_active
     commits: list[asyncio.Future[None]] = []
 
     async def then_a_commit_begins(*args: Any) -> bool:
@@ -409,7 +409,7 @@ async def test_commit_waits_for_a_delete_that_looked(
         assert not commits[0].done()
         return found
 
-    monkeypatch.setattr(writer_module, '_is_active', then_a_commit_begins)
+    monkeypatch.setattr(writer_module, 'was_active', then_a_commit_begins)
     assert await store.delete_runs(['run-1'], idle_since=utc_now() - HOUR)
     await commits[0]
     assert [event.seq for event in await other.list_events(run_id='run-1')] == [1]

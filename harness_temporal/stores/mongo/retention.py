@@ -3,9 +3,9 @@
 Content is written before the transaction that refers to it, and what is there already is not written again. Why nothing
 that a snapshot has is lost all the same, however the steps of writers and collectors mix:
 
-- Who makes a reference (of a snapshot or a link to a link; of a link, a tool effect or a response to a message) has
-  touched what it refers to before: has inserted it or, if it was there, has set its `touched_at`. A touch that finds
-  nothing makes the writer look again at what is there.
+- Who makes a reference (of a snapshot, a conversation or a link to a link; of a link, a tool effect or a response to a
+  message) has touched what it refers to before: has inserted it or, if it was there, has set its `touched_at`. A touch
+  that finds nothing makes the writer look again at what is there.
 - A collector looks for references first and deletes then, and that nothing touched it since the cutoff is a condition
   of the delete itself. A reference that it did not see was made after it looked, by a writer that had touched what it
   refers to, and after the cutoff: a writer takes much less time for that than the grace, with the difference of two
@@ -39,6 +39,8 @@ _BODIES = 16
 """Bodies that are read at a time."""
 _TAIL = 256
 """Links that are deleted at a time."""
+_HEADS = ('snapshots', 'conversation_heads')
+"""What refers to whole histories."""
 _REFERENCES = ((LINKS, 'message'), ('tool_effects', 'value_digest'), ('model_responses', 'body_digest'))
 """What refers to messages."""
 
@@ -91,7 +93,7 @@ class Collector:
     # --- links ---
 
     async def _without_followers(self, digests: list[bytes]) -> list[bytes]:
-        heads = await self._database.counts('snapshots', 'head', digests)
+        heads = await self._heads(digests)
         parents = await self._database.counts(LINKS, 'parent', digests)
         return [digest for digest in digests if digest not in heads and digest not in parents]
 
@@ -110,7 +112,7 @@ class Collector:
     async def _loose(self, tail: list[Document], untouched_since: int) -> list[bytes]:
         """Return those links at the end of a history that nothing has but the one after them."""
         digests = [link['_id'] for link in tail]
-        heads = await self._database.counts('snapshots', 'head', digests)
+        heads = await self._heads(digests)
         followers = await self._database.counts(LINKS, 'parent', digests)
         loose: list[bytes] = []
         for link in tail:
@@ -120,6 +122,11 @@ class Collector:
                 break
             loose.append(digest)
         return loose
+
+    async def _heads(self, digests: list[bytes]) -> set[bytes]:
+        """Return those of these links that a snapshot or a conversation ends at."""
+        counts = [await self._database.counts(collection, 'head', digests) for collection in _HEADS]
+        return {digest for found in counts for digest in found}
 
     async def _delete_links(self, digests: list[bytes], untouched_since: int) -> bool:
         query = {'_id': {'$in': digests}, 'touched_at': {'$lt': untouched_since}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
@@ -23,6 +22,7 @@ from harness_temporal.records import (
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.mongo.documents import STORE, Document, from_document, name_within
 from harness_temporal.stores.mongo.messages import Messages, read_whole
+from harness_temporal.stores.mongo.patience import PATIENCE, until_done
 from harness_temporal.stores.mongo.plan import Counter, Held, plan
 from harness_temporal.stores.protocol import BaseStepStore, PreparedBatch, SnapshotRow
 from harness_temporal.text import escape
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
 
 _LARGEST = 2**63 - 1
-_PATIENCE = 75.0
-"""Seconds until a write gives up against others. A server keeps the transaction of a dead writer for 60."""
-_LONGEST_PAUSE = 1.0
+_PATIENCE = PATIENCE
 
 
 class MongoStepStore(BaseStepStore):
@@ -102,7 +100,15 @@ class MongoStepStore(BaseStepStore):
         await self._writer.make_collections()
         run_ids = {record.run_id for record in (*batch.runs, *batch.effects, *batch.events, *batch.responses)}
         run_ids |= {encoded.snapshot.run_id for encoded in batch.snapshots}
-        await self._in_turn(run_ids, lambda: self._try_to_write(batch, run_ids))
+        may_repeat = False
+
+        async def attempt() -> bool:
+            nonlocal may_repeat
+            is_written = await self._try_to_write(batch, run_ids, may_repeat=may_repeat)
+            may_repeat = True
+            return is_written
+
+        await self._in_turn(run_ids, attempt)
 
     async def _in_turn(self, run_ids: set[str], attempt: Callable[[], Awaitable[bool]]) -> None:
         """Try to change runs until no other writer is faster."""
@@ -110,7 +116,7 @@ class MongoStepStore(BaseStepStore):
             async with asyncio.timeout(_PATIENCE) as patience, self._turn(run_ids):
                 # What follows ends by itself, and not in the middle of a commit.
                 patience.reschedule(None)
-                await _until_done(attempt)
+                await until_done(attempt, seconds=_PATIENCE, store=STORE)
         except TimeoutError as error:
             raise StoreUnavailableError(STORE, f'other writes to these runs took {_PATIENCE:g} seconds.') from error
 
@@ -122,15 +128,20 @@ class MongoStepStore(BaseStepStore):
                 await stack.enter_async_context(self._writers.setdefault(run_id, asyncio.Lock()))
             yield
 
-    async def _try_to_write(self, batch: PreparedBatch, run_ids: set[str]) -> bool:
-        held = await self._held(batch, run_ids)
+    async def _try_to_write(self, batch: PreparedBatch, run_ids: set[str], *, may_repeat: bool) -> bool:
+        """Write the batch, or return false if that has to be tried anew.
+
+        Events are hardly ever written twice. So their keys are only looked for where `may_repeat` says so; elsewhere
+        the index of the keys refuses the batch.
+        """
+        held = await self._held(batch, run_ids, may_repeat=may_repeat)
         unknown = sum(run.run_id not in held.runs for run in batch.runs)
         registration = await self._writer.draw_registrations(len(batch.runs)) if unknown else 0
         changes = plan(batch, held, registration=registration, max_snapshots=self.max_snapshots_per_run)
         await self._content.save(changes.content, changes.histories)
         return not changes.counters or await self._writer.commit(changes)
 
-    async def _held(self, batch: PreparedBatch, run_ids: set[str]) -> Held:
+    async def _held(self, batch: PreparedBatch, run_ids: set[str], *, may_repeat: bool) -> Held:
         """Read what a batch touches. The counters first: what is newer than they are is found out at the commit.
 
         A run without a counter has nothing. What could be found is of one that began meanwhile, and that may be deleted
@@ -150,21 +161,21 @@ class MongoStepStore(BaseStepStore):
         }
         held.snapshot_keys = {*await self._database.named('snapshot_idempotency_keys', keys)}
         for run_id in known:
-            await self._read_keys_and_snapshots(held, batch, run_id)
+            if may_repeat:
+                held.event_keys |= await self._event_keys(batch, run_id)
+            if self.max_snapshots_per_run is not None and any(item.run_id == run_id for item in snapshots):
+                held.snapshots[run_id] = await self._database.find(
+                    'snapshots', {'run_id': run_id}, fields=['seq', 'state'], sort={'seq': 1}
+                )
         return held
 
-    async def _read_keys_and_snapshots(self, held: Held, batch: PreparedBatch, run_id: str) -> None:
+    async def _event_keys(self, batch: PreparedBatch, run_id: str) -> set[str]:
         keys = [event.idempotency_key for event in batch.events if event.run_id == run_id]
         stored_keys = [escape(key) for key in keys if key is not None]
-        if stored_keys:
-            # The type is what the index is limited to, so that the server sees that it can use it.
-            query = {'run_id': run_id, 'idempotency_key': {'$in': stored_keys, '$type': 'string'}}
-            found = await self._database.find('events', query, fields=['idempotency_key'])
-            held.event_keys |= {f'{run_id}/{item["idempotency_key"]}' for item in found}
-        if self.max_snapshots_per_run is not None and any(one.snapshot.run_id == run_id for one in batch.snapshots):
-            held.snapshots[run_id] = await self._database.find(
-                'snapshots', {'run_id': run_id}, fields=['seq', 'state'], sort={'seq': 1}
-            )
+        # The type is what the index is limited to, so that the server sees that it can use it.
+        query = {'run_id': run_id, 'idempotency_key': {'$in': stored_keys, '$type': 'string'}}
+        found = await self._database.find('events', query, fields=['idempotency_key']) if stored_keys else []
+        return {f'{run_id}/{item["idempotency_key"]}' for item in found}
 
     async def _by_name(self, collection: str, names: set[str]) -> list[Document]:
         return [*(await self._database.named(collection, names)).values()]
@@ -259,13 +270,3 @@ class MongoStepStore(BaseStepStore):
 
     def media_references(self) -> AsyncGenerator[str]:
         return self._collector.media_references()
-
-
-async def _until_done(attempt: Callable[[], Awaitable[bool]]) -> None:
-    loop = asyncio.get_running_loop()
-    deadline, pause = loop.time() + _PATIENCE, 0.005
-    while not await attempt():
-        if loop.time() > deadline:
-            raise StoreUnavailableError(STORE, f'other writers changed the same runs for {_PATIENCE:g} seconds.')
-        await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -47,12 +47,10 @@ class Writer:
 
         async def work(opened: AsyncDatabase[Document], session: AsyncClientSession) -> bool:
             nonlocal is_active
-            # As in a commit the counters come first, so that what is read then is what is deleted.
-            await opened['counters'].delete_many({'_id': {'$in': run_ids}}, session=session)
-            is_active = idle_since is not None and await _is_active(opened, session, run_ids, idle_since)
+            await delete_counters(opened, session, run_ids)
+            is_active = idle_since is not None and await was_active(opened, session, run_ids, idle_since)
             if not is_active:
-                for collection, field in _OF_A_RUN.items():
-                    await opened[collection].delete_many({field: {'$in': run_ids}}, session=session)
+                await delete_of_runs(opened, session, run_ids)
             return not is_active
 
         if await self._database.transact(work):
@@ -70,6 +68,21 @@ class Writer:
             )
         )
         return drawn['next_seq'] - count + 1 if drawn else 1
+
+
+async def delete_counters(
+    database: AsyncDatabase[Document], session: AsyncClientSession, run_ids: Sequence[str]
+) -> None:
+    """Begin to delete runs. As in a commit the counters come first, so that what is read then is what is deleted."""
+    await database['counters'].delete_many({'_id': {'$in': run_ids}}, session=session)
+
+
+async def delete_of_runs(
+    database: AsyncDatabase[Document], session: AsyncClientSession, run_ids: Sequence[str]
+) -> None:
+    """Delete all that runs have but their counters."""
+    for collection, field in _OF_A_RUN.items():
+        await database[collection].delete_many({field: {'$in': run_ids}}, session=session)
 
 
 async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncClientSession) -> bool:
@@ -104,9 +117,10 @@ async def _apply(database: AsyncDatabase[Document], plan: Plan, session: AsyncCl
     return True
 
 
-async def _is_active(
+async def was_active(
     database: AsyncDatabase[Document], session: AsyncClientSession, run_ids: Sequence[str], since: int
 ) -> bool:
+    """Whether anything happened in one of these runs since then."""
     lately = {'$gte': since}
     activity = {
         'runs': {'started_at': lately},

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness_temporal.errors import DuplicateRunError
 from harness_temporal.ledger import advance
@@ -33,24 +33,25 @@ class Commit:
     entries: list[LedgerEntry]
 
 
-_Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+"""A row as JSON."""
 
 
-class _Content:
+class Content:
     """All bytes of a batch in a row."""
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self._messages: dict[bytes, _Row] = {}
+        self._messages: dict[bytes, Row] = {}
 
-    def place(self, value: bytes | None) -> _Row:
+    def place(self, value: bytes | None) -> Row:
         """Add bytes and say where they are, as PostgreSQL counts."""
         if value is None:
             return {'start': None, 'length': None}
         self.data += value
         return {'start': len(self.data) - len(value) + 1, 'length': len(value)}
 
-    def place_once(self, message: StoredMessage) -> _Row:
+    def place_once(self, message: StoredMessage) -> Row:
         """Add a message unless it is there, and say where it is."""
         if message.digest not in self._messages:
             self._messages[message.digest] = {'digest': _hex(message.digest)} | self.place(message.body)
@@ -68,7 +69,7 @@ def encode(
         DuplicateRunError: The batch itself registers two runs under one id.
         ToolEffectConflictError: An entry may not be replaced.
     """
-    runs, content = _distinct(batch.runs), _Content()
+    runs, content = _distinct(batch.runs), Content()
     changed = _advanced(batch.effects, entries)
     run_ids = {record.run_id for record in (*batch.runs, *batch.effects, *batch.events, *batch.responses)}
     run_ids |= {encoded.snapshot.run_id for encoded in batch.snapshots}
@@ -89,7 +90,7 @@ def encode(
     return Commit(json.dumps(document, ensure_ascii=False), bytes(content.data), changed)
 
 
-def ledger_rows(keys: Iterable[LedgerKey]) -> list[_Row]:
+def ledger_rows(keys: Iterable[LedgerKey]) -> list[Row]:
     """Return the keys of ledger entries as JSON."""
     return [{'run_id': run_id, 'ledger_key': escape(ledger_key)} for run_id, ledger_key in keys]
 
@@ -127,15 +128,19 @@ def _advanced(
     return list(changed.values())
 
 
-def _effect(entry: LedgerEntry, content: _Content) -> _Row:
+def _effect(entry: LedgerEntry, content: Content) -> Row:
     row = to_json(entry.record) | {'ledger_key': escape(entry.record.ledger_key), 'revision': entry.revision}
     return row | content.place(entry.record.value)
 
 
-def _snapshot(encoded: EncodedSnapshot, known_length: int, content: _Content) -> _Row:
-    history = encoded.history
+def _snapshot(encoded: EncodedSnapshot, known_length: int, content: Content) -> Row:
+    return to_json(encoded.snapshot) | history_row(encoded.history, known_length, content)
+
+
+def history_row(history: EncodedHistory, known_length: int, content: Content) -> Row:
+    """Return a history as JSON: its end, and what comes after its first `known_length` links."""
     links = history.links[known_length:]
-    return to_json(encoded.snapshot) | {
+    return {
         'head': _hex(history.head),
         'length': history.length,
         'messages': [content.place_once(link.message) for link in links],
@@ -143,7 +148,7 @@ def _snapshot(encoded: EncodedSnapshot, known_length: int, content: _Content) ->
     }
 
 
-def _link(link: HistoryLink) -> _Row:
+def _link(link: HistoryLink) -> Row:
     message = _hex(link.message.digest)
     return {'digest': _hex(link.digest), 'parent': _hex(link.parent), 'message': message, 'length': link.length}
 

@@ -89,10 +89,11 @@ WHERE run_id > $1::text AND started_at < $2::timestamptz ORDER BY run_id LIMIT $
 SELECT {schema}.delete_runs($1::text, $2::timestamptz) AS deleted;
 
 -- name: loose_links
--- The next links that no snapshot ends at and no link follows.
+-- The next links that no snapshot or conversation ends at and no link follows.
 SELECT digest FROM {schema}.history_links AS link
 WHERE digest > $1::bytea
   AND NOT EXISTS (SELECT FROM {schema}.snapshots WHERE head = link.digest)
+  AND NOT EXISTS (SELECT FROM {schema}.conversation_heads WHERE head = link.digest)
   AND NOT EXISTS (SELECT FROM {schema}.history_links AS next WHERE next.parent = link.digest)
 ORDER BY digest LIMIT $2::bigint;
 
