@@ -23,7 +23,7 @@ from benchmarks import driver, report
 from benchmarks.agents import RESULT_SIZE
 from benchmarks.boundaries import WARM_UP
 from benchmarks.environment import worker_python
-from benchmarks.measure import RunFigures, middle, ratio, run_figures, spread
+from benchmarks.measure import RunFigures, cpu_seconds, middle, ratio, run_figures, spread, used
 from benchmarks.payloads import payload_bytes, plugin_of
 from benchmarks.report import Bar
 
@@ -48,6 +48,8 @@ class Measured:
     run: RunFigures
     payload_bytes: int
     """What the run added to the payload store."""
+    cpu_s: float | None
+    """Processor time of the worker, which other work on the machine changes less than it changes the wall."""
 
 
 def cases(repeats: int, long_steps: int) -> list[Case]:
@@ -70,10 +72,12 @@ async def measure(server: Client, python: Path, case: Case) -> tuple[Measured, d
         async with bench.worker(pass_through=True) as worker:
             await (await bench.start(*WARM_UP)).result()
             before = await payload_bytes(bench.store) if case.variant != 'alone' else 0
+            worked = cpu_seconds(worker.pid)
             handle = await bench.start(case.steps, 1)
             await handle.result()
+            cpu_s = used(worked, cpu_seconds(worker.pid))
             added = await payload_bytes(bench.store) - before if case.variant != 'alone' else 0
-            return Measured(await run_figures(handle), added), worker.versions
+            return Measured(await run_figures(handle), added, cpu_s), worker.versions
 
 
 def summary(measured: Sequence[Measured], steps: int) -> dict[str, Any]:
@@ -86,6 +90,9 @@ def summary(measured: Sequence[Measured], steps: int) -> dict[str, Any]:
         'wall_s': middle(walls),
         'wall_s_range': spread(walls),
         'wall_ms_per_step': middle((wall * 1000 / steps for wall in walls), digits=1),
+        'cpu_ms_per_step': middle(
+            (item.cpu_s * 1000 / steps if item.cpu_s is not None else None for item in measured), digits=1
+        ),
         'failed_workflow_tasks': sum(run.failed_workflow_tasks for run in runs),
         'runs': len(runs),
     }
@@ -130,7 +137,15 @@ async def run(planned: Sequence[Case], python: Path) -> tuple[dict[str, Any], li
                 measured[case].append(done)
                 report.progress(f'{case.name}: {done.run.wall_s:.2f} s, {done.run.history_bytes} B')
     figures = {case: summary(measured[case], case.steps) for case in planned}
-    columns = ['history_events', 'history_bytes', 'payload_bytes', 'wall_s', 'wall_s_range', 'wall_ms_per_step']
+    columns = [
+        'history_events',
+        'history_bytes',
+        'payload_bytes',
+        'wall_s',
+        'wall_s_range',
+        'wall_ms_per_step',
+        'cpu_ms_per_step',
+    ]
     report.table(
         'runs', ['run', *columns], [[case.name, *(item[name] for name in columns)] for case, item in figures.items()]
     )

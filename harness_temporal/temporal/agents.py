@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -14,6 +14,7 @@ from harness_temporal.errors import ConfigurationError
 from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.durability import HarnessDurability
+from harness_temporal.temporal.run_context import HarnessRunContext
 
 
 class AgentRegistry:
@@ -76,6 +77,14 @@ class AgentRegistry:
         assert durability is not None
         return durability
 
+    def restores_requests(self, activity_type: str) -> bool:
+        """Whether a worker that runs this activity puts its model request together, or says that it cannot."""
+        names = self._names_in(activity_type)
+        if not names:
+            return False
+        given = self.durability(names[-1]).run_context_type
+        return issubclass(get_origin(given) or given, HarnessRunContext)
+
     def persistence(self, name: str, capability_id: str | None = None) -> StepPersistence[Any]:
         """Return the agent's `StepPersistence`: the one with that id, or the first.
 
@@ -104,11 +113,14 @@ class AgentRegistry:
         Raises:
             ConfigurationError: It belongs to no agent of this worker.
         """
-        # The longest, since one name may be the beginning of another.
-        names = [name for name in self._agents if activity_type.startswith(f'agent__{name}__')]
+        names = self._names_in(activity_type)
         if not names:
             raise ConfigurationError(
                 f'Activity {activity_type!r} belongs to no agent that this worker was given. '
                 'Pass the agent in `HarnessPlugin(agents=[...])`.'
             )
-        return max(names, key=len)
+        return names[-1]
+
+    def _names_in(self, activity_type: str) -> list[str]:
+        # The longest last, since one name may be the beginning of another.
+        return sorted((name for name in self._agents if activity_type.startswith(f'agent__{name}__')), key=len)

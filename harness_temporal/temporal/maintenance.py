@@ -10,12 +10,16 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import activity, workflow
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.common import RetryPolicy
 
-from harness_temporal.errors import ConfigurationError
-from harness_temporal.stores.maintenance import StoreMaintenance
+from harness_temporal.errors import PERMANENT_ERRORS, ConfigurationError
+from harness_temporal.media.protocol import BaseMediaStore
+from harness_temporal.stores.maintenance import SHORTEST_GRACE, StoreMaintenance
 from harness_temporal.stores.protocol import BaseStepStore
 from harness_temporal.temporal.agents import AgentRegistry
+from harness_temporal.temporal.payloads.expiry import expire_payloads
+from harness_temporal.temporal.payloads.storage import PayloadStorage
 
 MAINTAIN_ACTIVITY = 'harness_temporal__maintain'
 """Activity name. It is in histories for ever."""
@@ -26,7 +30,7 @@ _LONGEST = timedelta(hours=6)
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceInput:
-    """What to delete from the stores of a worker's agents."""
+    """What to delete from the stores of a worker's agents, and from that of its payloads."""
 
     idle_for: timedelta | None = None
     """Delete runs that nothing happened in for so long (`StoreMaintenance.expire`). `None` keeps all runs."""
@@ -34,6 +38,10 @@ class MaintenanceInput:
     """Also those with a tool effect whose outcome is unknown."""
     grace: timedelta = timedelta(days=1)
     """How long messages and blobs that nothing refers to are spared."""
+    payloads_untouched_for: timedelta | None = None
+    """Delete pieces of payloads that were not touched for so long (`expire_payloads`). `None` keeps all pieces. It has
+    to be longer than the longest run, the namespace's retention and two hours together. What can be known of this is
+    checked: retention and two hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +52,18 @@ class MaintenanceOutput:
     messages: int = 0
     blobs: int = 0
     leftovers: int = 0
+    payload_pieces: int = 0
 
 
-def maintain_activity(agents: AgentRegistry) -> Callable[..., Any]:
-    """Return the activity, over all stores of a worker's agents."""
+def maintain_activity(agents: AgentRegistry, payloads: PayloadStorage | None) -> Callable[..., Any]:
+    """Return the activity, over all stores of a worker's agents and that of its payloads."""
 
     @activity.defn(name=MAINTAIN_ACTIVITY)
     async def maintain(input: MaintenanceInput) -> MaintenanceOutput:
         stores = [_maintainable(store) for store in agents.stores()]
-        runs = messages = blobs = leftovers = 0
+        runs = messages = blobs = leftovers = pieces = 0
+        untouched_for = input.payloads_untouched_for
+        media_store = await _payload_store(payloads, untouched_for) if untouched_for is not None else None
         async with _heartbeats():
             for store in stores:
                 # What shares a media store cannot be told from here, so each spares what any of them refers to.
@@ -67,7 +78,9 @@ def maintain_activity(agents: AgentRegistry) -> Callable[..., Any]:
                 messages += collected.messages
                 blobs += collected.blobs
                 leftovers += collected.leftovers
-        return MaintenanceOutput(runs=runs, messages=messages, blobs=blobs, leftovers=leftovers)
+            if media_store is not None and untouched_for is not None:
+                pieces = await expire_payloads(media_store, untouched_for=untouched_for)
+        return MaintenanceOutput(runs=runs, messages=messages, blobs=blobs, leftovers=leftovers, payload_pieces=pieces)
 
     return maintain
 
@@ -81,7 +94,9 @@ async def run_maintenance(input: MaintenanceInput) -> MaintenanceOutput:
         start_to_close_timeout=_LONGEST,
         heartbeat_timeout=_HEARTBEAT,
         # What was deleted stays deleted: another attempt goes on where this one ended, and so does the next schedule.
-        retry_policy=RetryPolicy(maximum_attempts=3),
+        retry_policy=RetryPolicy(
+            maximum_attempts=3, non_retryable_error_types=[error.__name__ for error in PERMANENT_ERRORS]
+        ),
         summary='maintain stores',
     )
 
@@ -92,6 +107,32 @@ def _maintainable(store: object) -> BaseStepStore:
             f'`{type(store).__name__}` does not derive from `BaseStepStore` and has no maintenance.'
         )
     return store
+
+
+async def _payload_store(payloads: PayloadStorage | None, untouched_for: timedelta) -> BaseMediaStore:
+    """Return the media store of the payloads, once it is known that histories do not outlive what is in it.
+
+    Raises:
+        ConfigurationError: The namespace keeps histories for longer, or there is no such store.
+    """
+    media_store = payloads.media_store if payloads is not None else None
+    if not isinstance(media_store, BaseMediaStore):
+        raise ConfigurationError(
+            '`payloads_untouched_for` needs `HarnessPlugin(payloads=PayloadStorage(...))` with a media store that '
+            'derives from `BaseMediaStore`.'
+        )
+    client = activity.client()
+    described = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), retry=True
+    )
+    retention = described.config.workflow_execution_retention_ttl.ToTimedelta()
+    if untouched_for < retention + SHORTEST_GRACE:
+        raise ConfigurationError(
+            f'`payloads_untouched_for` is {untouched_for}, but namespace {client.namespace!r} keeps histories for '
+            f'{retention} after their end. It must be at least {retention + SHORTEST_GRACE}, and longer by the longest '
+            'run: pieces that a history refers to would be deleted.'
+        )
+    return media_store
 
 
 @asynccontextmanager

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from datetime import date
+from random import Random
+from typing import Any
 
+import pytest
 from pydantic import TypeAdapter
 from pydantic_ai.capabilities.abstract import leaf_capabilities
 from pydantic_ai.durable_exec import CallToolResult
+from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result
 from pydantic_ai.durable_exec.temporal import TemporalDurability
+from pydantic_ai.exceptions import ModelRetry
 from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxMatcher
+from temporalio.worker.workflow_sandbox._restrictions import (
+    RestrictionContext,
+    _RestrictedProxy,  # pyright: ignore[reportPrivateUsage]
+)
 
 from harness_temporal import HarnessDurability, StepPersistence
 from tests.temporal import defined_agent
@@ -66,6 +80,21 @@ def test_tags_of_recorded_tool_results() -> None:
         assert results.validate_python(recorded).kind == recorded['kind']
 
 
+def test_names_of_child_workflows_that_run_tools() -> None:
+    """`temporal.state_arrival` tells them by the ends of their names."""
+    durability = HarnessDurability.from_agent(defined_agent.agent)
+    assert durability is not None
+    names = {name for _, name in durability.get_durable_operation_backend().child_workflow_toolsets.values()}
+    assert names == {'agent__defined__toolset__<agent>__call_tool__child_workflow'}
+
+
+def test_a_recorded_signal_is_raised_as_what_it_was() -> None:
+    """`step_persistence.outcomes` raises recorded signals with it; no public function does."""
+    recorded = TypeAdapter(CallToolResult).validate_python({'kind': 'model_retry', 'message': 'again'})
+    with pytest.raises(ModelRetry, match='again'):
+        unwrap_tool_call_result(recorded)
+
+
 def test_leaf_capabilities_finds_ours_and_the_order_keeps_durability_innermost() -> None:
     leaves = leaf_capabilities(defined_agent.agent.root_capability)
     kinds = [type(leaf) for leaf in leaves if isinstance(leaf, StepPersistence | TemporalDurability)]
@@ -75,3 +104,38 @@ def test_leaf_capabilities_finds_ours_and_the_order_keeps_durability_innermost()
 def test_a_workflow_knows_its_original_execution() -> None:
     """`HarnessDurability` takes run ids from it: a reset keeps it."""
     assert 'original_execution_run_id' in {field.name for field in dataclasses.fields(workflow.Info)}
+
+
+def test_native_checks_look_through_the_proxies_of_the_sandbox() -> None:
+    """`temporal.native_checks` relies on it."""
+    context, matcher = RestrictionContext(), SandboxMatcher()
+    day, random = date(2020, 1, 1), Random()
+    proxied_class: Any = _RestrictedProxy('datetime.date', date, context, matcher)
+    proxied_object: Any = _RestrictedProxy('random', random, context, matcher)
+    assert isinstance(day, proxied_class)
+    assert isinstance(day, (int, proxied_class))
+    assert not isinstance(1, proxied_class)
+    assert isinstance(proxied_class, type)
+    assert isinstance(proxied_object, Random)
+    assert not isinstance(proxied_object, int)
+
+
+@workflow.defn
+class ChecksTypes:
+    @workflow.run
+    async def run(self) -> list[bool]:
+        return [is_native(vars(sys.modules[name]).get('isinstance', isinstance)) for name in (__name__, 'pydantic_ai')]
+
+
+@pytest.mark.temporal
+async def test_the_sandbox_still_has_a_slow_check_which_pydantic_ai_does_not_use(
+    client: Client, task_queue: str
+) -> None:
+    """Once both are native, `temporal.native_checks` can go."""
+    async with Worker(client, task_queue=task_queue, workflows=[ChecksTypes], build_id='tests'):
+        native = await client.execute_workflow(ChecksTypes.run, id=f'checks-{task_queue}', task_queue=task_queue)
+    assert native == [False, True]
+
+
+def is_native(check: object) -> bool:
+    return type(check) is type(len)

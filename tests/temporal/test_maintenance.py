@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
+from harness_temporal.media import DiskMediaStore
 from harness_temporal.records import utc_now
-from harness_temporal.temporal import MaintenanceInput, MaintenanceOutput
+from harness_temporal.temporal import HarnessPlugin, MaintenanceInput, MaintenanceOutput
+from harness_temporal.temporal.dev_server import DevServer
+from harness_temporal.temporal.payloads import PayloadStorage
 from harness_temporal.testing.samples import a_run, a_snapshot, turns
 from tests.temporal.processes import Workers
 from tests.temporal.runs import until
@@ -57,3 +64,58 @@ async def test_the_workflow_says_what_it_deleted(client: Client, workers: Worker
         task_queue=workers.task_queue,
     )
     assert deleted == MaintenanceOutput(runs=1, messages=3)
+
+
+def age_file(directory: Path, content: bytes, *, by: timedelta) -> None:
+    at = (utc_now() - by).timestamp()
+    [path] = [path for path in directory.rglob('*') if path.is_file() and path.read_bytes() == content]
+    os.utime(path, (at, at))
+
+
+async def test_pieces_of_payloads_expire(temporal_server: DevServer, task_queue: str, tmp_path: Path) -> None:
+    media = DiskMediaStore(tmp_path / 'pieces')
+    old, young = await media.put(b'old'), await media.put(b'young')
+    age_file(tmp_path / 'pieces', b'old', by=40 * DAY)
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(payloads=PayloadStorage(media))])
+    async with Worker(client, task_queue=task_queue, workflows=[StoreMaintenanceWorkflow], build_id='tests'):
+        deleted = await client.execute_workflow(
+            StoreMaintenanceWorkflow.run,
+            MaintenanceInput(payloads_untouched_for=30 * DAY),
+            id=f'maintenance-{task_queue}',
+            task_queue=task_queue,
+        )
+    assert deleted == MaintenanceOutput(payload_pieces=1)
+    assert not await media.exists(old)
+    assert await media.exists(young)
+
+
+async def test_pieces_that_a_history_may_refer_to_do_not_expire(
+    temporal_server: DevServer, task_queue: str, tmp_path: Path
+) -> None:
+    payloads = PayloadStorage(DiskMediaStore(tmp_path / 'pieces'))
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(payloads=payloads)])
+    async with Worker(client, task_queue=task_queue, workflows=[StoreMaintenanceWorkflow], build_id='tests'):
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.execute_workflow(
+                StoreMaintenanceWorkflow.run,
+                # The server of the tests keeps histories for a day.
+                MaintenanceInput(payloads_untouched_for=DAY),
+                id=f'maintenance-{task_queue}',
+                task_queue=task_queue,
+            )
+    refused = failed.value.cause.__cause__
+    assert isinstance(refused, ApplicationError)
+    assert refused.type == 'ConfigurationError'
+    assert 'keeps histories for 1 day' in refused.message
+
+
+async def test_a_worker_without_payload_storage_says_so(client: Client, task_queue: str) -> None:
+    async with Worker(client, task_queue=task_queue, workflows=[StoreMaintenanceWorkflow], build_id='tests'):
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.execute_workflow(
+                StoreMaintenanceWorkflow.run,
+                MaintenanceInput(payloads_untouched_for=30 * DAY),
+                id=f'maintenance-{task_queue}',
+                task_queue=task_queue,
+            )
+    assert 'needs `HarnessPlugin(payloads=' in str(failed.value.cause.__cause__)

@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec, SerializationContext, WithSerializationContext
 
+from harness_temporal.observability.observer import Observer
 from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.errors import PayloadUnreadableError
 from harness_temporal.temporal.payloads.keys import Key, KeyRing
@@ -57,10 +58,15 @@ class HarnessPayloadCodec(PayloadCodec, WithSerializationContext):
         self._sealers: dict[str, Sealer] = {}
         self._context: SerializationContext | None = None
         self._watchers: list[Callable[[str], None]] = []
+        self._observer = Observer()
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Have the id of the workflow of each unreadable payload told to `watcher`, and to no other from now on."""
         self._watchers[:] = [watcher]
+
+    def observe(self, observer: Observer) -> None:
+        """Have the bytes of each stored payload told to `observer`, and to no other from now on."""
+        self._observer = observer
 
     def with_context(self, context: SerializationContext) -> Self:
         """Return the codec for payloads of one owner; it shares the cache with this one."""
@@ -84,8 +90,10 @@ class HarnessPayloadCodec(PayloadCodec, WithSerializationContext):
 
     async def _encode(self, payload: Payload, sealer: Sealer | None) -> Payload:
         if self._pieces is not None and len(payload.data) >= self._threshold:
-            depth, root = await self._pieces.store(payload.data, sealer)
-            payload = Reference(depth, len(payload.data), root, without_data(payload)).to_payload()
+            depth, root, stored = await self._pieces.store(payload.data, sealer)
+            reference = Reference(depth, len(payload.data), root, without_data(payload)).to_payload()
+            self._observer.payload_stored(saved=max(0, payload.ByteSize() - reference.ByteSize()), stored=stored)
+            payload = reference
         return payload if sealer is None else sealer.seal(payload)
 
     async def _decode(self, payload: Payload) -> Payload:

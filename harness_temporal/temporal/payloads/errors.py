@@ -40,3 +40,12 @@ class PayloadTooLargeError(PayloadError):
         self.owner = owner
         self.size = size
         self.limit = limit
+
+
+class RequestIncompleteError(PayloadError):
+    """A model request crossed without the messages of an earlier request, and that one cannot be had."""
+
+    def __init__(self, workflow_id: str, reason: str) -> None:
+        super().__init__(f'A model request of workflow {workflow_id!r} cannot be put together: {reason}.')
+        self.workflow_id = workflow_id
+        self.reason = reason

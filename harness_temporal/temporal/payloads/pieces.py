@@ -52,8 +52,12 @@ class PieceStore:
         self._cache = Recent[bytes, bytes](cache_bytes, len)
         self._known = Known[_KnownBy, bytes](_KNOWN)
 
-    async def store(self, data: bytes, sealer: Sealer | None) -> tuple[int, bytes]:
-        """Store data. Returns the depth of its tree and the name of its root, when all of it is stored."""
+    async def store(self, data: bytes, sealer: Sealer | None) -> tuple[int, bytes, int]:
+        """Store data.
+
+        Returns:
+            When all of it is stored: the depth of its tree, the name of its root, and how many bytes of it were new.
+        """
         new = _NewPieces(self._known, sealer)
         # What takes long must not keep the event loop from sending heartbeats.
         pieces = cut(data) if len(data) < _CUT_IN_THREAD else await to_thread.run_sync(cut, data)
@@ -63,7 +67,7 @@ class PieceStore:
             names = [new.add(node) for node in group(names)]
             depth += 1
         await self._put(new)
-        return depth, names[0]
+        return depth, names[0], sum(map(len, new.blobs.values()))
 
     async def load(self, depth: int, root: bytes, sealer: Sealer | None) -> bytes:
         """Return what was stored under a root.

@@ -75,6 +75,9 @@ class Setup:
             limit_bytes=self.limit,
         )
 
+    async def close(self) -> None:
+        """Close what this process opened for payloads."""
+
     def plugin(self, store: StepStore) -> HarnessPlugin:
         return HarnessPlugin(agents=[agent(store, self)], payloads=self.payloads())
 
@@ -212,6 +215,7 @@ def _replay(setup: Setup, workflow_id: str, history: str, sender: Any) -> None:
         result = await replayer.replay_workflow(
             WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
         )
+        await setup.close()
         return repr(result.replay_failure) if result.replay_failure is not None else None
 
     sender.send(asyncio.run(run()))
