@@ -16,7 +16,7 @@ from pydantic_ai.capabilities import (
     ValidatedToolArgs,
     WrapToolExecuteHandler,
 )
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed, UserError
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import (
@@ -45,14 +45,58 @@ class HarnessContext:
     def of(cls, ctx: RunContext[Any]) -> HarnessContext:
         """Find the context of the run that a capability or tool was called in.
 
+        A tool in a Temporal activity finds it too; see `CapabilityState` for what its writes mean. Argument validators
+        and event handlers do not find it there.
+
         Raises:
             StateError: The agent was not run by an `AgentExecutable` (`run_not_active`).
         """
+        context = _context_of_sent_call(ctx) or running_context(ctx)
+        if context is None:
+            raise StateError(
+                'run_not_active',
+                'There is no state here: run the agent with `AgentExecutable`. In an activity only tools have it, and '
+                'only if the agent itself has the capability `PortableState`.',
+            )
+        return context
+
+
+def running_context(ctx: RunContext[Any]) -> HarnessContext | None:
+    """Return the context that a run in this process has, if an executable runs it."""
+    try:
         capability = ctx.capabilities.get(CAPABILITY_ID)
-        setup = capability.setup if isinstance(capability, PortableState) else None
-        if setup is None:
-            raise StateError('run_not_active', 'There is no state here: run the agent with `AgentExecutable`.')
-        return setup.context
+    except UserError:  # a run context that was rebuilt elsewhere has no capabilities
+        return None
+    setup = capability.setup if isinstance(capability, PortableState) else None
+    return setup.context if setup is not None else None
+
+
+@dataclass(frozen=True)
+class _SentCall:
+    run_id: str | None
+    tool_call_id: str | None
+    context: HarnessContext
+
+
+_sent_call: ContextVar[_SentCall | None] = ContextVar('harness_temporal.state.sent_call', default=None)
+
+
+@contextmanager
+def sent_call(run_id: str | None, tool_call_id: str | None, context: HarnessContext) -> Generator[None]:
+    """Let a tool call that runs elsewhere than its run find `context`."""
+    token = _sent_call.set(_SentCall(run_id, tool_call_id, context))
+    try:
+        yield
+    finally:
+        _sent_call.reset(token)
+
+
+def _context_of_sent_call(ctx: RunContext[Any]) -> HarnessContext | None:
+    call = _sent_call.get()
+    # Not for a run that the tool starts: that one is no run of this thread.
+    if call is None or (call.run_id, call.tool_call_id) != (ctx.run_id, ctx.tool_call_id):
+        return None
+    return call.context
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +136,8 @@ def is_portable(agent: AbstractAgent[Any, Any]) -> bool:
 class PortableState(AbstractCapability[AgentDepsT]):
     """What `AgentExecutable` needs inside of a run: capability state, deferred tools, restored calls.
 
-    The executable adds it to agents that do not have it. Give it to an agent whose runs take no further capabilities,
-    such as one that runs in Temporal workflows. In runs that no executable starts it does nothing.
+    The executable adds it to agents that do not have it, and `HarnessDurability` to those that run in workflows. In
+    runs that no executable starts it does nothing.
     """
 
     id: str | None = CAPABILITY_ID

@@ -23,6 +23,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import ToolApproved, ToolDefinition
 
 from harness_temporal.errors import RunError
+from harness_temporal.state.capability_state import StateWrite
 from harness_temporal.state.deferred import DeferredToolResume
 from harness_temporal.state.deferred_checks import check_tools
 from harness_temporal.state.frontier import Frontier, unknown_result
@@ -60,6 +61,11 @@ class Restoration:
             for call_id, asked in self.recorded.requests.items()
             if call_id not in answers and call_id not in approved
         }
+
+    @property
+    def writes(self) -> list[StateWrite]:
+        """What the open calls are recorded to have written to capability state, in the order of the calls."""
+        return [write for call in self.frontier.pending for write in self.recorded.writes.get(call.tool_call_id, ())]
 
     async def first_node(self, run: AgentRun[Any, Any], prepared: object) -> RestoredNode:
         """Decide about the open calls and return the node to go on with.

@@ -6,24 +6,28 @@ The form is Pydantic AI's own record of a tool call (`durable_exec.CallToolResul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.durable_exec import CallToolResult
+from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result  # there is no public way to raise a signal
 from pydantic_ai.exceptions import (
     ApprovalRequired,
     CallDeferred,
     ModelRetry,
+    RunCancelled,
     SkipToolExecution,
     ToolFailed,
     ToolFailedError,
     ToolRetryError,
 )
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError
 
 from harness_temporal.records import ToolOutcome
+from harness_temporal.step_persistence.carrying import Carried, is_carrier, pack, unpack
 
 _OUTCOMES: dict[str, ToolOutcome] = {
     'tool_return': 'returned',
@@ -48,18 +52,64 @@ class Ended:
 
 @cache
 def _adapter() -> TypeAdapter[Any]:
-    # Built on first use: a schema of every content type takes a moment, and workflow code never needs it.
+    # Built on first use: a schema of every content type takes a moment.
     return TypeAdapter(CallToolResult)
 
 
+def prepare() -> None:
+    """Build the schema of results now, so that workflow code finds it built."""
+    _adapter()
+
+
 def ended_with_result(result: Any) -> Ended:
-    """Describe a recorded tool call result.
+    """Describe a recorded tool call result, and of a carrier what it carries.
 
     Raises:
         PydanticSerializationError: The value has no JSON form.
     """
-    message = getattr(result, 'message', None)
-    return Ended(_OUTCOMES[result.kind], _adapter().dump_json(result), message if isinstance(message, str) else None)
+    carried = _carried_by(result)
+    told = _fields(result) if carried is None or carried.signal is None else carried.signal
+    message = told.get('message')
+    return Ended(_OUTCOMES[told['kind']], _adapter().dump_json(result), message if isinstance(message, str) else None)
+
+
+def with_state_writes(result: Any, writes: Sequence[Mapping[str, str]]) -> Any:
+    """Let a tool call result carry what the tool wrote to capability state (`StateWrite.dump`).
+
+    Without writes the result stays as it is, unless its value looks like a carrier: then it becomes the content of
+    one, so that nobody misreads it.
+    """
+    if _OUTCOMES[result.kind] != 'returned':
+        return _carrier(Carried(signal=_fields(result), state_writes=writes)) if writes else result
+    if writes or is_carrier(result.result):
+        return _carrier(Carried(value=result.result, state_writes=writes))
+    return result
+
+
+def failed_instead(given: Any, message: str) -> Any:
+    """Replace a tool call result whose value cannot travel by a failure. What it carries still travels."""
+    carried = _carried_by(given)
+    return with_state_writes(result('tool_failed', message=message), carried.state_writes if carried else ())
+
+
+def _fields(result: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], vars(result))
+
+
+def _carrier(carried: Carried) -> Any:
+    # Replaced, not validated: the value is to stay what the tool gave.
+    return replace(result('tool_return', result=None), result=pack(carried))
+
+
+def _carried_by(result: Any) -> Carried | None:
+    return unpack(result.result) if result.kind == 'tool_return' and is_carrier(result.result) else None
+
+
+def give(carried: Carried) -> Any:
+    """Give what the tool gave: return its value, or raise its signal, as Pydantic AI does."""
+    if carried.signal is None:
+        return carried.value
+    return unwrap_tool_call_result(_adapter().validate_python(carried.signal))
 
 
 def load_result(value: bytes) -> Any:
@@ -75,7 +125,7 @@ def result(kind: str, **fields: Any) -> Any:
 def ended_with_value(value: Any) -> Ended:
     """Describe what a tool returned in this process; a value without a JSON form is not kept."""
     try:
-        return Ended('returned', _adapter().dump_json(result('tool_return', result=value)))
+        return ended_with_result(with_state_writes(result('tool_return', result=value), ()))
     except (PydanticSerializationError, ValueError):
         return Ended('returned')
 
@@ -101,20 +151,22 @@ def ended_with_error(error: BaseException) -> Ended:
             return Ended('cancelled', error=text)
 
 
+def state_writes(value: bytes) -> Sequence[Mapping[str, str]]:
+    """Return what a recorded call wrote to capability state."""
+    carried = _carried_by(load_result(value))
+    return carried.state_writes if carried is not None else ()
+
+
 def replay(value: bytes) -> Any:
     """Give what a recorded call gave: return its value, or raise its signal."""
-    recorded = from_json(value)
-    match recorded['kind']:
-        case 'model_retry':
-            raise ModelRetry(recorded['message'])
-        case 'tool_failed' | 'run_cancelled':
-            raise ToolFailed(recorded['message'])
-        case 'approval_required':
-            raise ApprovalRequired(metadata=recorded['metadata'])
-        case 'call_deferred':
-            raise CallDeferred(metadata=recorded['metadata'])
-        case _:
-            return load_result(value).result
+    recorded = load_result(value)
+    carried = _carried_by(recorded)
+    try:
+        return unwrap_tool_call_result(recorded) if carried is None else give(carried)
+    except RunCancelled as error:
+        raise ToolFailed(error.message) from error
+    except ValidationError as error:
+        raise ModelRetry(str(error)) from error
 
 
 def error_text(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 
 from harness_temporal.errors import StoreUnavailableError, ToolEffectConflictError, UnknownToolOutcomeError
 from harness_temporal.history import decode_message, encode_message, snapshot_state
+from harness_temporal.observability.observer import observer
 from harness_temporal.records import ModelResponseRecord, ToolEffectRecord
 from harness_temporal.step_persistence import effects, operations
 from harness_temporal.step_persistence.capability import StepPersistence
@@ -29,6 +30,7 @@ from harness_temporal.step_persistence.outcomes import (
     ended_with_error,
     ended_with_result,
     error_text,
+    failed_instead,
     load_result,
     result,
 )
@@ -116,9 +118,8 @@ class ToolAttempt:
             ended = ended_with_result(given)
         except PydanticSerializationError as error:
             # The effect happened; only its value cannot travel. Temporal would retry the activity for ever.
-            given = result(
-                'tool_failed',
-                message=f'{self.call.tool_name!r} completed, but its result has no JSON form: {error}',
+            given = failed_instead(
+                given, f'{self.call.tool_name!r} completed, but its result has no JSON form: {error}'
             )
             ended = ended_with_result(given)
         return given, (claim.record, ended)
@@ -202,6 +203,7 @@ class ModelAttempt:
         if info.attempt > 1:
             recorded = await store.get_model_response(run_id=run.run_id, key=key)
             if recorded is not None:
+                observer().duplicate_suppressed(agent=run.agent_name or '', what='model')
                 return decode_message(recorded.body)
         history = await operations.start_model_request(store, run, request, messages, attempt=info.attempt)
         try:

@@ -20,7 +20,8 @@ from harness_temporal.state import (
     RunBindings,
     StateWrite,
 )
-from tests.state.support import THREAD, Bench, calls, outcomes, thread, user
+from harness_temporal.step_persistence.outcomes import ended_with_result, result, with_state_writes
+from tests.state.support import THREAD, Bench, call, calls, outcomes, response, thread, user
 
 
 class Counter(BaseModel):
@@ -178,7 +179,6 @@ async def test_case_107_values_are_copied_in_and_out() -> None:
     assert read is not None
     assert read.anything == [1]
     read.anything.append(3)
-    state.writes[0].data['anything'].append(4)
     taken = state.snapshot()
     await state.write('acme', Loose(anything=[5]), version='1')
     assert taken.entries['acme'].data['anything'] == [1]
@@ -284,15 +284,43 @@ async def test_writes_are_an_ordered_list_that_can_be_applied_elsewhere() -> Non
     await there.write('a', Counter(value=1), version='1')
     await there.write('b', Loose(anything=[1]), version='2')
     await there.write('a', Counter(value=2), version='1')
-    assert [(write.namespace, write.version, write.data) for write in there.writes][::2] == [
-        ('a', '1', {'value': 1}),
-        ('a', '1', {'value': 2}),
-    ]
+    assert there.writes == (
+        StateWrite('a', '1', '{"value":1}'),
+        StateWrite('b', '2', '{"anything":[1],"number":0.0}'),
+        StateWrite('a', '1', '{"value":2}'),
+    )
     here.apply(there.writes)
     assert here.snapshot() == there.snapshot()
     assert here.writes == there.writes
-    with pytest.raises(StateError):
-        here.apply([StateWrite('a', '1', float('nan'))])
-    with pytest.raises(StateError):
-        here.apply([StateWrite(' ', '1', 1)])
+    for wrong in (StateWrite('a', '1', 'NaN'), StateWrite('a', '1', '{'), StateWrite(' ', '1', '1')):
+        with pytest.raises(StateError):
+            here.apply([wrong])
     assert here.snapshot() == there.snapshot()
+
+
+async def test_state_is_the_same_where_a_tool_call_takes_it() -> None:
+    here = empty()
+    await here.write('a', Loose(anything=[10**30, 'é', None]), version='7')
+    there = CapabilityState.load(here.dump())
+    assert there.snapshot() == here.snapshot()
+    assert there.writes == ()
+    await there.write('a', Loose(anything=[10**30, 'é', None]), version='7')
+    assert there.writes == ()
+    await there.write('a', Loose(), version='8')
+    here.apply(map(StateWrite.load, [write.dump() for write in there.writes]))
+    assert here.snapshot() == there.snapshot()
+
+
+async def test_writes_of_recorded_calls_are_in_the_state_before_the_run_goes_on() -> None:
+    history = [user(), response(call('count', call_id='c1'), call('count', call_id='c2'), call('count', call_id='c3'))]
+    state = thread(*history)
+    recorded = {
+        call_id: ended_with_result(
+            with_state_writes(result('tool_return', result='counted'), [StateWrite('acme.counter', '1', data).dump()])
+        ).value
+        for call_id, data in [('c2', '{"value":7}'), ('c1', '{"value":6}'), ('c9', '{"value":9}')]
+    }
+    bench = Bench('done', tools=[Tool(count)])
+    ended = await bench.run(None, previous_state=state, recorded_outcomes=recorded, tool_recovery='always')
+    # Those of the open calls, in the order of the calls; then the third call ran.
+    assert ended.state.agent_context_state.entries['acme.counter'].data == {'value': 8}
