@@ -75,6 +75,31 @@ class SnapshotNotFoundError(HarnessError, LookupError):
         self.run_id = run_id
 
 
+class FrontierLostError(HarnessError, LookupError):
+    """A run called tools for a response that the store does not hold, so nothing says what they were asked."""
+
+    def __init__(self, run_id: str, tool_names: tuple[str, ...]) -> None:
+        super().__init__(
+            f'Run {run_id!r} went on after its newest snapshot: it called {", ".join(map(repr, tool_names))}, and the '
+            'response that asked for it was not recorded. Going on from that snapshot could do these effects again. '
+            'Look at `list_tool_effects`; if that is acceptable, continue its newest complete snapshot.'
+        )
+        self.run_id = run_id
+        self.tool_names = tool_names
+
+
+class RunActiveError(HarnessError):
+    """A run is to be resumed whose own workflow is still running."""
+
+    def __init__(self, run_id: str, workflow_id: str) -> None:
+        super().__init__(
+            f'Run {run_id!r} has not ended: its workflow {workflow_id!r} is running. Resuming it beside that would do '
+            'its effects twice. Terminate or cancel the workflow first.'
+        )
+        self.run_id = run_id
+        self.workflow_id = workflow_id
+
+
 class NotStorableError(HarnessError, ValueError):
     """A value would not read back as it was given, so it is refused before anything is written."""
 
@@ -92,6 +117,20 @@ class ToolEffectConflictError(HarnessError):
             f'{current.status!r} since attempt {current.attempts}; this write is older or belongs to another attempt.'
         )
         self.current = current
+
+
+class EffectNotUnresolvedError(HarnessError, LookupError):
+    """A decision names no call of a run whose outcome is unknown, or more than one."""
+
+    def __init__(self, run_id: str, tool_call_id: str, unresolved: tuple[str, ...]) -> None:
+        left = ', '.join(map(repr, unresolved)) or 'none'
+        super().__init__(
+            f'Run {run_id[:220]!r} has not exactly one unresolved call {tool_call_id[:220]!r}; unresolved: {left}.'
+        )
+        self.run_id = run_id
+        self.tool_call_id = tool_call_id
+        self.unresolved = unresolved
+        """Ledger keys of the calls that are, of those with that id if there are any."""
 
 
 class UnknownToolOutcomeError(HarnessError):
@@ -163,6 +202,42 @@ class MediaCorruptionError(StoreCorruptionError):
         self.uri = uri
 
 
+class InvalidNotebookError(HarnessError, ValueError):
+    """An agent's name or a namespace cannot name a notebook."""
+
+    def __init__(self, part: str, value: str, reason: str) -> None:
+        super().__init__(f'The {part} {value[:220]!r} cannot name a notebook: {reason}')
+        self.part = part
+        self.value = value
+
+
+class NoteError(HarnessError):
+    """A note cannot be read or changed as asked. `note` is its name."""
+
+    def __init__(self, note: str, reason: str) -> None:
+        super().__init__(f'Note {note[:220]!r}: {reason}')
+        self.note = note
+
+
+class InvalidNoteNameError(NoteError, ValueError):
+    """A note cannot have this name."""
+
+
+class NoteNotFoundError(NoteError):
+    """A notebook has no such note."""
+
+    def __init__(self, note: str) -> None:
+        super().__init__(note, 'there is no such note.')
+
+
+class NoteConflictError(NoteError):
+    """A note is not what the writer took it for: another writer changed it, or the passage to replace is not unique."""
+
+
+class NoteTooLargeError(NoteError):
+    """A note is, or would become, larger than a note may be."""
+
+
 class RunImportError(HarnessError):
     """A run of another library's store cannot be imported as it is."""
 
@@ -177,6 +252,22 @@ class ExternalContentError(RunImportError):
     def __init__(self, run_id: str, uri: str, reason: str) -> None:
         super().__init__(run_id, f'the content {uri!r} {reason}')
         self.uri = uri
+
+
+class ConversationConflict(HarnessError, ValueError):
+    """Another writer changed or deleted a conversation, or has it in work. Load it again before you write."""
+
+    def __init__(self, conversation_id: str, reason: str) -> None:
+        super().__init__(f'Conversation {conversation_id[:220]!r} {reason}')
+        self.conversation_id = conversation_id
+
+
+class ConversationNotFoundError(HarnessError, LookupError):
+    """There is no conversation under an id."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f'There is no conversation {conversation_id[:220]!r}.')
+        self.conversation_id = conversation_id
 
 
 class StateError(HarnessError, ValueError):
@@ -221,6 +312,15 @@ class DeferredResumeError(RunError):
     """Answers to deferred calls do not fit what was asked, the history, or the tools of this run."""
 
 
+class ThreadError(HarnessError, RuntimeError):
+    """A thread refuses what it was asked for. `code` says why, `details` which call it is about."""
+
+    def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = dict(details or {})
+
+
 class RunCleanupError(RunError):
     """A run came to its end, and closing it failed. `outcome` may be right, but its delivery was not clean."""
 
@@ -244,7 +344,10 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     MissingRunIdError,
     DuplicateRunError,
     SnapshotNotFoundError,
+    FrontierLostError,
+    RunActiveError,
     NotStorableError,
+    EffectNotUnresolvedError,
     UnknownToolOutcomeError,
     StoreError,
     StoreLoopError,
@@ -255,13 +358,22 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     InvalidMediaUriError,
     MediaNotFoundError,
     MediaCorruptionError,
+    InvalidNotebookError,
+    NoteError,
+    InvalidNoteNameError,
+    NoteNotFoundError,
+    NoteConflictError,
+    NoteTooLargeError,
     RunImportError,
     ExternalContentError,
+    ConversationConflict,
+    ConversationNotFoundError,
     StateError,
     StateEnvelopeError,
     RunError,
     InputError,
     DeferredResumeError,
+    ThreadError,
     RunCleanupError,
 )
 """The errors that another attempt cannot mend, each by its exact class. Every other one is worth a retry."""

@@ -140,6 +140,15 @@ class HarnessState(BaseModel):
         return changed
 
     @property
+    def encoded_history(self) -> tuple[bytes, ...]:
+        """The thread's messages as they are stored (`harness_temporal.history`)."""
+        return self._messages
+
+    def with_encoded_history(self, bodies: Iterable[bytes]) -> Self:
+        """Return the state with other messages, in stored form. They are decoded when they are read."""
+        return self._with(_messages=tuple(bodies))
+
+    @property
     def message_history(self) -> tuple[ModelMessage, ...]:
         """The thread's messages, decoded for this read."""
         return tuple(decode_message(body) for body in self._messages)

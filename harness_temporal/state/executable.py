@@ -22,6 +22,7 @@ from harness_temporal.state.deferred import DeferredToolResume
 from harness_temporal.state.deferred_checks import check_resume
 from harness_temporal.state.envelope import HarnessState
 from harness_temporal.state.environments import EnvironmentSource
+from harness_temporal.state.progress import RunProgress
 from harness_temporal.state.recovery import check_policy, read_recorded
 from harness_temporal.state.results import OutputT, RunResult
 from harness_temporal.state.running import Run
@@ -107,8 +108,13 @@ class AgentExecutable(Generic[AgentDepsT, OutputT]):
             RunError: `previous_state` is none, or two of its open calls have one id.
             RunCleanupError: The run ended, but closing it failed.
         """
-        run = self._start(
-            user_prompt, bindings, previous_state, deferred_resume, tool_recovery, recorded_outcomes, streaming=False
+        run = self.prepare(
+            user_prompt,
+            bindings=bindings,
+            previous_state=previous_state,
+            deferred_resume=deferred_resume,
+            tool_recovery=tool_recovery,
+            recorded_outcomes=recorded_outcomes,
         )
         async for _ in run.events():
             pass
@@ -128,22 +134,37 @@ class AgentExecutable(Generic[AgentDepsT, OutputT]):
 
         Takes what `run` takes, and raises what it raises before anything runs, here and not on entering.
         """
-        run = self._start(
-            user_prompt, bindings, previous_state, deferred_resume, tool_recovery, recorded_outcomes, streaming=True
+        run = self.prepare(
+            user_prompt,
+            bindings=bindings,
+            previous_state=previous_state,
+            deferred_resume=deferred_resume,
+            tool_recovery=tool_recovery,
+            recorded_outcomes=recorded_outcomes,
+            streaming=True,
         )
         return RunStream(run)
 
-    def _start(
+    def prepare(
         self,
-        user_prompt: str | Sequence[UserContent] | None,
-        bindings: RunBindings[AgentDepsT],
-        previous_state: HarnessState | None,
-        deferred_resume: DeferredToolResume | None,
-        tool_recovery: ToolRecovery,
-        recorded_outcomes: Mapping[str, bytes] | None,
+        user_prompt: str | Sequence[UserContent] | None = None,
         *,
-        streaming: bool,
+        bindings: RunBindings[AgentDepsT],
+        previous_state: HarnessState | None = None,
+        deferred_resume: DeferredToolResume | None = None,
+        tool_recovery: ToolRecovery = 'declared',
+        recorded_outcomes: Mapping[str, bytes] | None = None,
+        streaming: bool = False,
+        conversation_id: str | None = None,
+        progress: RunProgress | None = None,
+        pauses: Callable[[], bool] = lambda: False,
     ) -> Run:
+        """Check what a run is to start with, and return it for a host that drives it. Nothing runs yet.
+
+        It takes and raises what `run` does. Further: `conversation_id` is the run's conversation, if that is not the
+        thread; `progress` is where the run goes on, if it has begun elsewhere; and `pauses` is asked before each step
+        but the first whether the run is to stop there, to go on elsewhere.
+        """
         check_policy(tool_recovery)
         _check_input(user_prompt)
         _check_state(previous_state)
@@ -151,18 +172,22 @@ class AgentExecutable(Generic[AgentDepsT, OutputT]):
         resume = _checked_resume(deferred_resume, previous_state, history)
         if user_prompt is None and not history:
             raise InputError('input_missing', 'There is neither a prompt nor a history to go on from.')
+        state = previous_state if previous_state is not None else HarnessState.new()
         start = RunStart(
             agent=self._agent,
             bindings=bindings,
-            state=previous_state if previous_state is not None else HarnessState.new(),
+            state=state,
             history=history,
             prompt=user_prompt,
             resume=resume,
             policy=tool_recovery,
             recorded=read_recorded(recorded_outcomes or {}),
             run_id=self._new_run_id(),
+            conversation_id=conversation_id or state.thread_id,
             streaming=streaming,
             now=self._now,
+            progress=progress,
+            pauses=pauses,
         )
         return Run(start)
 

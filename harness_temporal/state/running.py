@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic_ai import CallToolsNode, ModelRequestNode, UserPromptNode
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import AgentStreamEvent, ModelMessage, PartEndEvent
 from pydantic_ai.run import AgentRun
@@ -25,6 +27,7 @@ from harness_temporal.state.envelope import HarnessState
 from harness_temporal.state.environments import environment_states
 from harness_temporal.state.failures import causes_of, describe
 from harness_temporal.state.frontier import find_frontier
+from harness_temporal.state.progress import RunPause, RunProgress
 from harness_temporal.state.results import RunFailure, RunResult
 from harness_temporal.state.starting import RunStart
 
@@ -44,10 +47,44 @@ class Run:
         self._closed = False
         self._finished: set[int] | None = None  # parts of the latest streamed response that had come to their end
         self._capabilities = CapabilityState(start.state.agent_context_state)
+        if self._restoration is not None:
+            self._capabilities.apply(self._restoration.writes)
         self.context = HarnessContext(start.state.thread_id, self._capabilities)
         self.outcome: RunResult[Any] | None = None
         """How the run ended, also when closing it failed afterwards."""
         self._candidate: HarnessState | None = None
+        self._paused: RunPause | None = None
+
+    @property
+    def paused(self) -> RunPause | None:
+        """Where the run stopped between two steps, because its host asked it to; `export` gives its state then."""
+        return self._paused
+
+    @property
+    def run_id(self) -> str:
+        """The id that the run's messages carry."""
+        return self._start.progress.run_id if self._start.progress is not None else self._start.run_id
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation that the run belongs to."""
+        return self._start.conversation_id
+
+    @property
+    def capabilities(self) -> Mapping[str, AbstractCapability[Any]]:
+        """The capabilities of the run that is being driven, by id."""
+        assert self._agent_run is not None
+        return self._agent_run.ctx.deps.run_capabilities_by_id
+
+    @property
+    def messages(self) -> Sequence[ModelMessage]:
+        """The thread's messages at this moment. Not to be changed."""
+        return self._messages()
+
+    @property
+    def usage(self) -> RunUsage:
+        """What the run has used up to this moment."""
+        return deepcopy(self._agent_run.usage) if self._agent_run is not None else RunUsage()
 
     @property
     def result(self) -> RunResult[Any] | None:
@@ -92,6 +129,8 @@ class Run:
                 with starting(self._start.setup(self._restoration, self.context)):
                     run = await stack.enter_async_context(self._start.agent.iter(**arguments))
                 self._agent_run = run
+                if self._start.progress is not None:
+                    self._start.progress.resume(run)
                 try:
                     async with aclosing(self._advance(run)) as events:
                         async for event in events:
@@ -110,7 +149,8 @@ class Run:
         except Exception as error:  # noqa: BLE001 (a failed run is a result)
             self._fail(error, failure)
         else:
-            self._end(self._conclusion())
+            if self._paused is None:
+                self._end(self._conclusion())
         finally:
             self._closed = True
 
@@ -168,11 +208,29 @@ class Run:
             node = await restoration.first_node(run, cast(object, node))
         self._restored = True
         while not isinstance(node, End):
+            if self._pauses_before(run, node):
+                return
             if self._start.streaming:
                 async with aclosing(self._stream(run, node)) as events:
                     async for event in events:
                         yield event
             node = await run.next(node)
+
+    def _pauses_before(self, run: AgentRun[Any, Any], node: object) -> bool:
+        """Stop before a model request, if the host wants that. What it would send is then the history's end."""
+        state = run.ctx.state
+        begun = self._start.progress.steps if self._start.progress is not None else 0
+        # Without a step of its own a run would be handed on for ever. Messages that wait to be sent are in no history.
+        if not isinstance(node, ModelRequestNode) or state.run_step == begun or state.pending_messages:
+            return False
+        if not self._start.pauses():
+            return False
+        request = cast('ModelRequestNode[Any, Any]', node).request
+        stamped = replace(request, run_id=state.run_id, conversation_id=state.conversation_id)
+        progress = RunProgress.of(run, renews_system_prompts=self._start.renews_system_prompts)
+        self._paused = RunPause(progress, [*run.all_messages(), stamped])
+        self._candidate = self._state(self._paused.messages)
+        return True
 
     async def _stream(self, run: AgentRun[Any, Any], node: Any) -> AsyncGenerator[AgentStreamEvent, None]:
         if isinstance(node, ModelRequestNode):
@@ -246,15 +304,14 @@ class Run:
             return None
 
     def _facts(self, state: HarnessState | None) -> dict[str, Any]:
-        run = self._agent_run
         messages = state.message_history if state is not None else ()
         # Results that close restored calls belong to no run, and adjacent requests of the history may have become one.
         old = min(len(self._start.history), len(messages))
-        mine = (index for index, message in enumerate(messages) if message.run_id == self._start.run_id)
+        mine = (index for index, message in enumerate(messages) if message.run_id == self.run_id)
         return {
             'thread_id': self._start.state.thread_id,
-            'run_id': self._start.run_id,
+            'run_id': self.run_id,
             'state': state,
-            'usage': deepcopy(run.usage) if run is not None else RunUsage(),
+            'usage': self.usage,
             'first_new_message': min(old, next(mine, old)),
         }

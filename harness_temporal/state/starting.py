@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from harness_temporal.state.context import HarnessContext, PortableState, RunSet
 from harness_temporal.state.deferred import DeferredToolResume
 from harness_temporal.state.envelope import HarnessState
 from harness_temporal.state.frontier import close_unanswered, find_frontier, is_provider_suspended, with_balanced_tail
+from harness_temporal.state.progress import RunProgress
 from harness_temporal.state.recovery import Recorded
 from harness_temporal.state.restoring import Restoration, UserPrompt
 from harness_temporal.step_persistence.effects import ToolRecovery
@@ -37,8 +39,11 @@ class RunStart:
     policy: ToolRecovery
     recorded: Recorded
     run_id: str
+    conversation_id: str
     streaming: bool
     now: Callable[[], datetime]
+    progress: RunProgress | None
+    pauses: Callable[[], bool]
 
     def restoration(self) -> Restoration | None:
         """Return what there is to restore, or `None` if Pydantic AI may go on from the history by itself.
@@ -77,13 +82,20 @@ class RunStart:
         messages = with_balanced_tail(self.history)
         return messages if is_provider_suspended(messages) else close_unanswered(messages, self.now())
 
+    @property
+    def renews_system_prompts(self) -> bool:
+        """Whether the history's system prompts give way to those of this run's definition."""
+        if self.progress is not None:
+            return self.progress.renews_system_prompts
+        return bool(self.history) and not is_provider_suspended(self.history)
+
     def setup(self, restoration: Restoration | None, context: HarnessContext) -> RunSetup:
         """Return what the capability is told of the run."""
         return RunSetup(
             context=context,
             deferred_tools_supported=self.bindings.deferred_tools_supported,
             requests=restoration.requests if restoration is not None else {},
-            renews_system_prompts=bool(self.history) and not is_provider_suspended(self.history),
+            renews_system_prompts=self.renews_system_prompts,
         )
 
     def arguments(self, messages: list[ModelMessage]) -> dict[str, Any]:
@@ -93,8 +105,9 @@ class RunStart:
         arguments: dict[str, Any] = {
             'user_prompt': self.prompt,
             'message_history': messages,
-            'conversation_id': self.state.thread_id,
+            'conversation_id': self.conversation_id,
             'run_id': self.run_id,
+            'usage': deepcopy(self.progress.usage) if self.progress is not None else None,
             'model': bindings.model,
             'deps': bindings.deps,
             'usage_limits': bindings.usage_limits,

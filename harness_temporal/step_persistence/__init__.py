@@ -20,6 +20,7 @@ from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.step_persistence.context import annotate_tool_effect, tool_idempotency_key
 from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_KEY, OnUnknown, ToolRecovery
 from harness_temporal.step_persistence.events import SnapshotSaved
+from harness_temporal.step_persistence.frontier import RunFrontier, load_frontier
 from harness_temporal.step_persistence.recovery import RecoveryInspection, inspect_recovery
 from harness_temporal.step_persistence.resume import continue_run, fork_run
 from harness_temporal.stores import FileStepStore, InMemoryStepStore, SqliteStepStore, StepStore
@@ -37,6 +38,7 @@ __all__ = [
     'InMemoryStepStore',
     'OnUnknown',
     'RecoveryInspection',
+    'RunFrontier',
     'RunRecord',
     'SnapshotSaved',
     'SnapshotState',
@@ -53,6 +55,7 @@ __all__ = [
     'fork_run',
     'inspect_recovery',
     'is_provider_valid',
+    'load_frontier',
     'tool_idempotency_key',
 ]
 

@@ -50,7 +50,9 @@ class DurableBoundaries(AbstractCapability[AgentDepsT]):
 
     async def _start(self, ctx: RunContext[AgentDepsT]) -> None:
         state = self._running
-        await self._start_run(ctx, {'run': state.run.dump(), 'rides': state.carrier is not None})
+        host = state.carrier.host_metadata() if state.carrier is not None else {}
+        payload = {'run': state.run.dump(), 'rides': state.carrier is not None, 'host': host}
+        await self._start_run(ctx, payload)
 
     async def _save(self, ctx: RunContext[AgentDepsT], messages: Sequence[ModelMessage]) -> None:
         """Save a history, unless it is the one that was saved last."""
@@ -158,7 +160,7 @@ class DurableBoundaries(AbstractCapability[AgentDepsT]):
                 'requests would run without their ledger. Pass `plugins=[HarnessPlugin(agents=[...])]` to '
                 "`Client.connect` (a worker takes its client's plugins)."
             )
-        await operations.start_run(self.store, RunFacts.load(payload['run']))
+        await operations.start_run(self.store, RunFacts.load(payload['run']), host=payload['host'])
 
     @durable_operation(name='append_event')
     async def _append_event(self, ctx: RunContext[AgentDepsT], payload: dict[str, Any]) -> None:

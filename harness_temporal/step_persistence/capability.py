@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,19 +18,24 @@ from pydantic_ai.capabilities import (
     WrapToolExecuteHandler,
 )
 from pydantic_ai.exceptions import CallDeferred, ToolFailed
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 
 from harness_temporal.errors import NotStorableError, UnknownToolOutcomeError
-from harness_temporal.history import has_response, is_provider_valid, snapshot_state
+from harness_temporal.history import encode_history, has_response, is_provider_valid, snapshot_state
 from harness_temporal.identity import resolve_run_id
 from harness_temporal.records import ToolEffectRecord
 from harness_temporal.step_persistence import effects
 from harness_temporal.step_persistence.boundaries import DurableBoundaries
-from harness_temporal.step_persistence.context import current_run_id, current_tool_call, tool_call_scope
-from harness_temporal.step_persistence.facts import EndedToolCall, RunFacts, ToolCallFacts
+from harness_temporal.step_persistence.context import (
+    current_run_id,
+    current_tool_call,
+    take_continued,
+    tool_call_scope,
+)
+from harness_temporal.step_persistence.facts import ContinuedRun, EndedToolCall, RunFacts, SnapshotFacts, ToolCallFacts
 from harness_temporal.step_persistence.host import BoundaryCarrier
 from harness_temporal.step_persistence.outcomes import Ended, ended_with_error, ended_with_value, error_text, replay
 from harness_temporal.step_persistence.run_state import RidingRequest, RunState
@@ -113,9 +119,13 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
             InvalidRunIdError: The id is too long or not path-safe.
             MissingRunIdError: There is no id.
         """
+        copy = replace(self)
+        behind = take_continued(self.id)
+        if behind is not None:
+            copy._state = RunState.continued(ContinuedRun.load(behind))
+            return copy
         run_id = resolve_run_id(explicit=self.run_id, agent_name=self.agent_name, context_run_id=ctx.run_id)
         call = current_tool_call.get()
-        copy = replace(self)
         copy._state = RunState(
             RunFacts(
                 run_id=run_id,
@@ -358,6 +368,20 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
         if self.on_unknown == 'suspend':
             raise CallDeferred(metadata={effects.UNKNOWN_OUTCOME_METADATA_KEY: text})
         raise ToolFailed(text)
+
+    # --- what goes on in another workflow run ---
+
+    def behind(self) -> ContinuedRun:
+        """Return what the run has behind it. Called in workflow code, between steps."""
+        return self._running.behind()
+
+    def unsaved(self, messages: Sequence[ModelMessage], *, whole: bool) -> SnapshotFacts:
+        """Return the snapshot of a history that the store may not hold yet, or with `whole` all of it."""
+        return self._running.to_save(encode_history(messages), messages, whole=whole)
+
+    def saved(self, messages: Sequence[ModelMessage]) -> None:
+        """Note that a history was saved."""
+        self._running.saved(encode_history(messages))
 
     # --- what rides on an activity ---
 

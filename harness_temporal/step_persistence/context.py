@@ -5,7 +5,7 @@ Context variables do not cross processes. On Temporal the activity interceptor s
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -37,8 +37,24 @@ class ActiveToolCall:
 current_run_id: ContextVar[str | None] = ContextVar('harness_temporal.run_id', default=None)
 """The run that code runs in; the parent of an agent run that it starts."""
 current_tool_call: ContextVar[ActiveToolCall | None] = ContextVar('harness_temporal.tool_call', default=None)
+_continued: ContextVar[dict[str, Mapping[str, Any]]] = ContextVar('harness_temporal.continued')
 boundaries_ride: ContextVar[bool] = ContextVar('harness_temporal.boundaries_ride', default=False)
 """Whether the activity that runs this code is watched by `HarnessPlugin`'s interceptor."""
+
+
+@contextmanager
+def continuing(behind: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
+    """Give what a run has behind it (`ContinuedRun`s by capability id) to the one run that is started in this block."""
+    token = _continued.set(dict(behind))
+    try:
+        yield
+    finally:
+        _continued.reset(token)
+
+
+def take_continued(capability_id: str | None) -> Mapping[str, Any] | None:
+    """Return what the capability counted of the run that is being started, and not to a run that starts within it."""
+    return _continued.get({}).pop(capability_id, None) if capability_id is not None else None
 
 
 @contextmanager

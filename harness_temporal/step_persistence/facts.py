@@ -52,6 +52,8 @@ class EventFacts(_Facts):
     tool_name: str | None = None
     error: str | None = None
     outcome: str | None = None
+    response: str | None = None
+    """Key under which the model response of this request is recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +139,20 @@ class EndedToolCall(_Facts):
     error: str | None = None
     idempotency_key: str | None = None
     effect_summary: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuedRun(_Facts):
+    """What a run has behind it that goes on in another workflow run (continue-as-new)."""
+
+    run: dict[str, Any]
+    """The run's `RunFacts`: it stays the same run."""
+    last_step: int
+    requests: int
+    saves: int
+    saved_length: int
+    ended: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """`EndedToolCall`s that no boundary has recorded yet."""
 
 
 @dataclass(frozen=True, kw_only=True)

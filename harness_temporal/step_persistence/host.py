@@ -20,5 +20,9 @@ class BoundaryCarrier(ABC):
         """Return an id for one agent run of this workflow: unlike any other's, and the same in every replay."""
 
     @abstractmethod
+    def host_metadata(self) -> dict[str, str]:
+        """Return what leads from a run's record to the workflow that it runs in."""
+
+    @abstractmethod
     def runs_in_workflow(self, tool_def: ToolDefinition) -> bool:
         """Whether the tool's body runs in workflow code, where no activity can carry its boundaries."""

@@ -7,6 +7,7 @@ reads the clock, so every timestamp is journaled with the operation that wrote i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 
 from harness_temporal.errors import HistoryMissingError
-from harness_temporal.history import encode_message, link, snapshot_state
+from harness_temporal.history import encode_history, encode_message, encoded_state, link
 from harness_temporal.identity import event_key, snapshot_key
+from harness_temporal.observability.observer import observer
 from harness_temporal.records import (
     ContinuableSnapshot,
     EncodedHistory,
@@ -39,10 +41,15 @@ from harness_temporal.stores.protocol import StepStore
 
 ATTEMPT_METADATA_KEY = 'harness.attempt'
 OUTCOME_METADATA_KEY = 'harness.outcome'
+_logger = logging.getLogger(__name__)
+RESPONSE_METADATA_KEY = 'harness.response'
+"""On `model_request_completed`: the key of the response's record. A run that was cut off is continued from it."""
 
 
-async def start_run(store: StepStore, run: RunFacts) -> None:
+async def start_run(store: StepStore, run: RunFacts, *, host: Mapping[str, str]) -> None:
     """Register the run and write `run_started`. Doing it again for the same registration changes nothing.
+
+    `host` says where the run runs; it goes into the run's metadata, and not into that of its events.
 
     Raises:
         DuplicateRunError: Another registration holds the run id.
@@ -52,7 +59,7 @@ async def start_run(store: StepStore, run: RunFacts) -> None:
         conversation_id=run.conversation_id,
         parent_run_id=run.parent_run_id,
         agent_name=run.agent_name,
-        metadata=run.metadata,
+        metadata={**host, **run.metadata},
         registration_id=run.registration_id,
     )
     if run.conversation_id is not None:
@@ -61,6 +68,8 @@ async def start_run(store: StepStore, run: RunFacts) -> None:
             if earlier.run_id != run.run_id:
                 record = replace(record, started_at=max(record.started_at, earlier.started_at))
     await store.commit([record, event(run, EventFacts(kind='run_started', step_index=0))])
+    observer().run_started(agent=run.agent_name or '')
+    _logger.info('The run started.')
 
 
 async def append_event(store: StepStore, run: RunFacts, facts: EventFacts) -> None:
@@ -85,7 +94,11 @@ async def end_run(
     records = [*ended_tool_calls(run, pending)]
     if last is not None:
         records.append(snapshot(run, last))
-    return await _commit(store, [*records, event(run, ended)])
+    written = await _commit(store, [*records, event(run, ended)])
+    if written:
+        observer().run_ended(agent=run.agent_name or '', completed=ended.kind == 'run_completed')
+        _logger.info('The run ended: %s.', ended.kind)
+    return written
 
 
 async def start_model_request(
@@ -99,7 +112,8 @@ async def start_model_request(
             facts = SnapshotFacts.load(request.snapshot)
             history, state = facts.history, facts.state
         else:
-            history, state = link(None, 0, map(encode_message, messages)), snapshot_state(messages)
+            history = encode_history(messages)
+            state = encoded_state(history, messages)
         if request.save is not None:
             records.append(_snapshot(run, history, save=request.save, step_index=request.step_index, state=state))
     records.append(_request_event(run, request, 'model_request_started', attempt))
@@ -132,15 +146,17 @@ async def finish_model_request(
                 state='interrupted',
             )
         )
-    records.append(_request_event(run, request, 'model_request_completed', attempt))
+    key = response.key if response is not None else None
+    records.append(_request_event(run, request, 'model_request_completed', attempt, response=key))
     await store.commit(records)
+    observer().step_ended(agent=run.agent_name or '')
 
 
 async def fail_model_request(
     store: StepStore, run: RunFacts, request: ModelRequestFacts, *, attempt: int, error: str
 ) -> None:
     """Record that an attempt at a model request failed."""
-    await store.commit([_request_event(run, request, 'model_request_failed', attempt, error)])
+    await store.commit([_request_event(run, request, 'model_request_failed', attempt, error=error)])
 
 
 def event(run: RunFacts, facts: EventFacts) -> StepEvent:
@@ -151,6 +167,8 @@ def event(run: RunFacts, facts: EventFacts) -> StepEvent:
         metadata[ATTEMPT_METADATA_KEY] = str(attempt)
     if facts.outcome is not None:
         metadata[OUTCOME_METADATA_KEY] = facts.outcome
+    if facts.response is not None:
+        metadata[RESPONSE_METADATA_KEY] = facts.response
     return StepEvent(
         run_id=run.run_id,
         kind=facts.kind,
@@ -244,11 +262,24 @@ def _snapshot(run: RunFacts, history: EncodedHistory, *, save: int, step_index: 
 
 
 def _request_event(
-    run: RunFacts, request: ModelRequestFacts, kind: Any, attempt: int, error: str | None = None
+    run: RunFacts,
+    request: ModelRequestFacts,
+    kind: Any,
+    attempt: int,
+    *,
+    error: str | None = None,
+    response: str | None = None,
 ) -> StepEvent:
     return event(
         run,
-        EventFacts(kind=kind, step_index=request.step_index, subject=request.subject, attempt=attempt, error=error),
+        EventFacts(
+            kind=kind,
+            step_index=request.step_index,
+            subject=request.subject,
+            attempt=attempt,
+            error=error,
+            response=response,
+        ),
     )
 
 

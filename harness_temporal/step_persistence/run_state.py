@@ -13,6 +13,7 @@ from pydantic_ai.models import ModelRequestContext
 from harness_temporal.history import encode_history, since, snapshot_state
 from harness_temporal.records import EncodedHistory, SnapshotState
 from harness_temporal.step_persistence.facts import (
+    ContinuedRun,
     EndedToolCall,
     ModelRequestFacts,
     RunFacts,
@@ -55,6 +56,29 @@ class RunState:
     occurrences: Counter[tuple[int, str]] = field(default_factory=Counter[tuple[int, str]])
     ended: list[EndedToolCall] = field(default_factory=list[EndedToolCall])
     """Tool calls that ran in workflow code and are not recorded yet."""
+
+    @classmethod
+    def continued(cls, behind: ContinuedRun) -> RunState:
+        """Go on counting where another workflow run left off."""
+        return cls(
+            RunFacts.load(behind.run),
+            last_step=behind.last_step,
+            requests=behind.requests,
+            saves=behind.saves,
+            saved_length=behind.saved_length,
+            ended=[EndedToolCall.load(ended) for ended in behind.ended],
+        )
+
+    def behind(self) -> ContinuedRun:
+        """Return what another workflow run needs to go on counting. Call it between steps."""
+        return ContinuedRun(
+            run=self.run.dump(),
+            last_step=self.last_step,
+            requests=self.requests,
+            saves=self.saves,
+            saved_length=self.saved_length,
+            ended=self.pending(),
+        )
 
     def next_request(self) -> int:
         """Number a model request."""

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Never
 
-from pydantic_ai.messages import ModelMessage
-from pydantic_ai.tools import DeferredToolRequests
-from pydantic_ai.usage import UsageLimits
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.usage import RunUsage, UsageLimits
 from temporalio import workflow
 
 from harness_temporal.errors import ConfigurationError
-from harness_temporal.history import decode_message
 from harness_temporal.identity import resolve_run_id
-from harness_temporal.step_persistence.context import current_run_id
+from harness_temporal.state.deferred_documents import read_resume
+from harness_temporal.state.executable import AgentExecutable, RunBindings
+from harness_temporal.state.running import Run
+from harness_temporal.step_persistence.context import continuing, current_run_id
+from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agents import AgentRegistry
-from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
-from harness_temporal.temporal.snapshots import LOAD_SNAPSHOT_ACTIVITY, LoadedSnapshot, LoadSnapshot
+from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
+from harness_temporal.temporal.continuation import ContinuedAgentRun, HistoryBudget, continued
+from harness_temporal.temporal.starting_point import starting_point
 
 worker_agents: ContextVar[AgentRegistry | None] = ContextVar('harness_temporal.worker_agents', default=None)
 """The agents of the worker that runs this workflow. The interceptor sets it."""
-
-_LOAD_TIMEOUT = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotReference:
-    """The newest snapshot of a run, to continue or fork from."""
-
-    run_id: str
-    include_interrupted: bool = False
-    """Also take one whose tool calls are not settled. Look at the run's unresolved tool effects first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,87 +34,161 @@ class AgentRunInput:
     agent: str
     """Name of an agent of the worker."""
     prompt: str | None = None
-    """`None` continues a snapshot as it is."""
+    """`None` continues a snapshot or state as it is."""
     deps: Any = None
     """The agent's dependencies as JSON; validated against its `deps_type`."""
     conversation_id: str | None = None
+    """By default that of the run to go on from, else the thread's id."""
     parent_run_id: str | None = None
     """By default the run whose tool started this workflow."""
     continue_from: SnapshotReference | None = None
     """Go on from this snapshot, in its conversation unless another is given."""
     fork_from: SnapshotReference | None = None
-    """Branch off this snapshot, into a conversation of its own unless one is given."""
+    """Branch off this snapshot, into a thread and conversation of its own."""
+    state: CarriedState | None = None
+    """The thread to go on with. With a snapshot, only its capabilities' state and its id are used."""
+    answers: Any = None
+    """`resume_document` of the answers to the calls that the run to go on from waits for."""
+    tool_recovery: ToolRecovery = 'declared'
+    """Whether calls of an interrupted run whose outcome nobody recorded run again. See docs/tool-recovery.md."""
     usage_limits: UsageLimits | None = None
+    history_budget: HistoryBudget = field(default_factory=HistoryBudget)
+    going_on: ContinuedAgentRun | None = None
+    """Set by a run that continues as new."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentRunOutput:
-    """What a run ends with."""
+    """What a run ends with. A run that fails raises instead: the workflow fails."""
 
-    status: Literal['completed', 'suspended']
-    """`suspended`: the output is a `DeferredToolRequests` that waits for answers."""
+    status: Literal['completed', 'suspended', 'cancelled']
+    """`suspended`: the output is a `DeferredToolRequests` that waits for answers. `cancelled`: one of the agent's
+    capabilities or tools cancelled the run; there is no output."""
     output: Any
     run_id: str
     """The id the run is persisted under."""
     conversation_id: str | None
     snapshot: SnapshotReference
     """What to continue or fork from."""
+    state: CarriedState | None = None
+    """The thread, to go on with. Only a cancelled run may have none."""
+    usage: RunUsage = field(default_factory=RunUsage)
 
 
-async def run_agent(input: AgentRunInput) -> AgentRunOutput:
+async def _continue_as_new(input: AgentRunInput) -> Never:
+    await workflow.wait_condition(workflow.all_handlers_finished)
+    workflow.continue_as_new(input)
+
+
+def _nobody(run_id: str, run: Run) -> None:
+    """Nobody wants to know."""
+
+
+async def run_agent(
+    input: AgentRunInput,
+    *,
+    continue_as_new: Callable[[AgentRunInput], Awaitable[Never]] = _continue_as_new,
+    on_begin: Callable[[str, Run], None] = _nobody,
+) -> AgentRunOutput:
     """Run one of the worker's agents. Call it from a workflow's run method.
+
+    Args:
+        input: What the run starts with.
+        continue_as_new: Is called with the input to go on with, between two steps, when the history budget is spent.
+            By default the workflow continues as new with it as its only argument.
+        on_begin: Is called with the id that the run is persisted under and the run, before its first step here.
 
     Raises:
         ConfigurationError: The worker has no agent of that name, its dependencies do not fit, or both snapshots are
             given.
         SnapshotNotFoundError: The run to go on from has no snapshot (in an `ActivityError`, as its type's name).
+        FrontierLostError: It called tools for a response that the store does not hold (likewise).
+        RunActiveError: It is still running (likewise).
+        DeferredResumeError: The answers are not answers, or do not fit.
     """
     registry = worker_agents.get()
     if registry is None:
         raise ConfigurationError('`run_agent` works in a workflow whose worker has `HarnessPlugin`.')
     agent = registry.agent(input.agent)
-    persistence = registry.persistence(input.agent)
-    history, conversation_id = await _starting_point(input)
+    run = await _prepared(input, registry, agent)
+    run_id = _persisted_id(run, input, registry)
+    on_begin(run_id, run)
     token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
     try:
-        result = await agent.run(
-            input.prompt,
-            deps=registry.deps(input.agent, input.deps),
-            message_history=history,
-            conversation_id=conversation_id,
-            usage_limits=input.usage_limits,
-        )
+        with continuing(input.going_on.behind if input.going_on is not None else {}):
+            async for _ in run.events():
+                pass
     finally:
         if token is not None:
             current_run_id.reset(token)
-    run_id = resolve_run_id(
-        explicit=persistence.run_id, agent_name=persistence.agent_name, context_run_id=result.run_id
+    if run.paused is not None:
+        going_on, carried = await continued(input.agent, run)
+        await continue_as_new(_input_to_go_on_with(input, going_on, carried))
+    return _output(run, run_id)
+
+
+async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: AbstractAgent[Any, Any]) -> Run:
+    run_id = registry.durability(input.agent).next_registration_id()
+    start = await starting_point(
+        input.agent,
+        identity=run_id,
+        state=input.state,
+        continue_from=input.continue_from,
+        fork_from=input.fork_from,
+        conversation_id=input.conversation_id,
     )
-    suspended = isinstance(result.output, DeferredToolRequests)
+    executable = AgentExecutable(agent, now=workflow.now, new_run_id=lambda: run_id)
+    return executable.prepare(
+        input.prompt,
+        bindings=RunBindings(deps=registry.deps(input.agent, input.deps), usage_limits=input.usage_limits),
+        previous_state=start.state,
+        deferred_resume=read_resume(input.answers) if input.answers is not None else None,
+        tool_recovery=input.tool_recovery,
+        recorded_outcomes=start.outcomes,
+        conversation_id=start.conversation_id,
+        progress=input.going_on.progress if input.going_on is not None else None,
+        pauses=input.history_budget.is_spent,
+    )
+
+
+def _input_to_go_on_with(input: AgentRunInput, going_on: ContinuedAgentRun, carried: CarriedState) -> AgentRunInput:
+    """What the run was begun with is in its history by now, and is not to be done again."""
+    return replace(
+        input,
+        prompt=None,
+        answers=None,
+        continue_from=None,
+        fork_from=None,
+        conversation_id=going_on.conversation_id,
+        state=carried,
+        going_on=going_on,
+    )
+
+
+def _persisted_id(run: Run, input: AgentRunInput, registry: AgentRegistry) -> str:
+    if input.going_on is not None:
+        return input.going_on.run_id
+    persistence = registry.persistence(input.agent)
+    return resolve_run_id(explicit=persistence.run_id, agent_name=persistence.agent_name, context_run_id=run.run_id)
+
+
+def _output(run: Run, run_id: str) -> AgentRunOutput:
+    result = run.delivered()
+    if result.status == 'failed':
+        if result.exception is not None:
+            raise result.exception
+        # What is no exception, such as a repeated call id, becomes one.
+        result.raise_for_status()
+    assert result.status != 'failed'
+    suspended = result.status == 'suspended'
+    snapshot = SnapshotReference(run_id=run_id, include_interrupted=suspended)
+    state = CarriedState.of(result.state, stored=snapshot) if result.state is not None else None
     return AgentRunOutput(
-        status='suspended' if suspended else 'completed',
-        output=result.output,
+        status=result.status,
+        output=result.deferred if suspended else result.output,
         run_id=run_id,
-        conversation_id=result.conversation_id,
-        snapshot=SnapshotReference(run_id=run_id, include_interrupted=suspended),
+        conversation_id=run.conversation_id,
+        snapshot=snapshot,
+        state=state,
+        usage=result.usage,
     )
-
-
-async def _starting_point(input: AgentRunInput) -> tuple[list[ModelMessage] | None, str | None]:
-    if input.continue_from is not None and input.fork_from is not None:
-        raise ConfigurationError('Give `continue_from` or `fork_from`, not both.')
-    source = input.continue_from or input.fork_from
-    if source is None:
-        return None, input.conversation_id
-    loaded = await workflow.execute_activity(
-        LOAD_SNAPSHOT_ACTIVITY,
-        LoadSnapshot(agent=input.agent, run_id=source.run_id, include_interrupted=source.include_interrupted),
-        result_type=LoadedSnapshot,
-        start_to_close_timeout=_LOAD_TIMEOUT,
-        retry_policy=DEFAULT_RETRY_POLICY,
-        summary=f'load snapshot of {source.run_id}',
-    )
-    conversation_id = input.conversation_id
-    if conversation_id is None:
-        conversation_id = loaded.conversation_id if input.continue_from is not None else 'new'
-    return [decode_message(body.encode()) for body in loaded.bodies], conversation_id

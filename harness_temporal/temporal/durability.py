@@ -8,19 +8,23 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from pydantic_ai.capabilities import WrapModelRequestHandler
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities import AbstractCapability, CombinedCapability, WrapModelRequestHandler
 from pydantic_ai.durable_exec.temporal import TemporalDurability, TemporalRunContext
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
 from harness_temporal.errors import PERMANENT_ERRORS
+from harness_temporal.state.context import PortableState, is_portable
 from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.step_persistence.host import BoundaryCarrier
 from harness_temporal.temporal.run_context import HarnessRunContext
+from harness_temporal.temporal.state_crossing import StateCrossingToolset
 
 DEFAULT_START_TO_CLOSE_TIMEOUT = timedelta(minutes=10)
 """How long one attempt may take. Long, because a dead worker is noticed by its missing heartbeats."""
@@ -34,6 +38,9 @@ DEFAULT_RETRY_POLICY = RetryPolicy(
 )
 """Without a bound, so that a run outlasts any outage of a worker or store. What the run's own code raises is bounded
 where it happens: see `boundaries`."""
+
+WORKFLOW_ID_METADATA_KEY = 'temporal.workflow_id'
+"""In a run record's metadata: the workflow that the run runs in."""
 
 _RUNS = '_harness_temporal_runs'
 """Attribute of a workflow's instance that counts the agent runs it started."""
@@ -83,6 +90,11 @@ class HarnessDurability(TemporalDurability[AgentDepsT], BoundaryCarrier):
         self.defining_module = _defining_module()
         """The module whose import made this object, to be passed through the workflow sandbox."""
 
+    def for_agent(self, agent: AbstractAgent[AgentDepsT, Any]) -> AbstractCapability[AgentDepsT]:
+        """Bind to the agent, and give it `PortableState` unless it has it: a run in a workflow takes no further one."""
+        bound = super().for_agent(agent)
+        return bound if is_portable(agent) else CombinedCapability([PortableState[AgentDepsT](), bound])
+
     # --- ids that replays and resets repeat ---
 
     def get_default_run_id(self) -> str | None:
@@ -107,10 +119,20 @@ class HarnessDurability(TemporalDurability[AgentDepsT], BoundaryCarrier):
         """Whether this code runs in a workflow. See `BoundaryCarrier`."""
         return self.in_durable_context
 
+    def host_metadata(self) -> dict[str, str]:
+        """Return the workflow's id. See `BoundaryCarrier`."""
+        return {WORKFLOW_ID_METADATA_KEY: workflow.info().workflow_id}
+
     def runs_in_workflow(self, tool_def: ToolDefinition) -> bool:
         """Whether the tool is opted out of activities, runs as a child workflow, or is never executed here."""
         config = (tool_def.metadata or {}).get('temporal')
         return config is False or (isinstance(config, Mapping) and 'child_workflow' in config)
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
+        """Let tool calls that leave the workflow take the run's capability state along, and bring back its writes."""
+        if self.in_durable_context:
+            toolset = toolset.visit_and_replace(StateCrossingToolset)
+        return super().get_wrapper_toolset(toolset)
 
     async def wrap_model_request(
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import temporalio.client
 import temporalio.worker
 from temporalio import activity, workflow
 
+from harness_temporal.step_persistence import outcomes
 from harness_temporal.step_persistence.context import boundaries_ride, current_run_id
 from harness_temporal.temporal.agent_run import worker_agents
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.boundaries import Execute, ModelAttempt, ToolAttempt
 from harness_temporal.temporal.headers import parent_run, with_parent_run
+from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import FRAMES_KEY
+from harness_temporal.temporal.sent_requests import MODEL_REQUESTS, SentRequests
+from harness_temporal.temporal.state_arrival import is_tool_call, telling_state_errors, with_state
 
 
 class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Interceptor):
@@ -22,6 +27,7 @@ class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Inter
 
     def __init__(self, agents: AgentRegistry) -> None:
         self.agents = agents
+        self._requests = ReceivedRequests()
 
     def intercept_client(self, next: temporalio.client.OutboundInterceptor) -> temporalio.client.OutboundInterceptor:
         """Put the parent run's id into workflows that a tool starts through a client."""
@@ -31,12 +37,14 @@ class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Inter
         self, next: temporalio.worker.ActivityInboundInterceptor
     ) -> temporalio.worker.ActivityInboundInterceptor:
         """Put the boundaries around activities."""
-        return _ActivityInbound(next, self.agents)
+        return _ActivityInbound(next, self.agents, self._requests)
 
     def workflow_interceptor_class(
         self, input: temporalio.worker.WorkflowInterceptorClassInput
     ) -> type[temporalio.worker.WorkflowInboundInterceptor]:
         """Carry the parent run's id into child workflows and activities, and the worker's agents into workflows."""
+        # Tools' results are read in workflow code, which is not to be slow the first time.
+        outcomes.prepare()
 
         class _WorkerWorkflowInbound(_WorkflowInbound):
             agents = self.agents
@@ -45,15 +53,21 @@ class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Inter
 
 
 class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
-    def __init__(self, next: temporalio.worker.ActivityInboundInterceptor, agents: AgentRegistry) -> None:
+    def __init__(
+        self,
+        next: temporalio.worker.ActivityInboundInterceptor,
+        agents: AgentRegistry,
+        requests: ReceivedRequests,
+    ) -> None:
         super().__init__(next)
         self._agents = agents
+        self._requests = requests
 
     async def execute_activity(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
         ride = boundaries_ride.set(True)
         parent = current_run_id.set(parent_run(input.headers, activity.payload_converter()))
         try:
-            return await self._within_boundaries(input)
+            return await telling_state_errors(partial(self._within_boundaries, input))
         finally:
             current_run_id.reset(parent)
             boundaries_ride.reset(ride)
@@ -62,14 +76,18 @@ class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
         async def execute() -> Any:
             return await self.next.execute_activity(input)
 
-        around: Execute = execute
         activity_type = activity.info().activity_type
+        around: Execute = execute
+        if is_tool_call(activity_type, input.args):
+            around = partial(with_state, input.args[0], execute)
+        if activity_type.endswith(MODEL_REQUESTS):
+            await self._requests.restore(input.args)
         # Several `StepPersistence` nest: the first of the agent's list is the outermost.
         for frame in reversed(_frames(input.args)):
             params: Any = input.args[0]
             if 'call' in frame and activity_type.endswith('__call_tool'):
                 around = self._tool_attempt(activity_type, frame, params, around)
-            elif 'request' in frame and activity_type.endswith(('__model_request', '__model_request_stream')):
+            elif 'request' in frame and activity_type.endswith(MODEL_REQUESTS):
                 around = self._model_attempt(activity_type, frame, params, around)
         return await around()
 
@@ -99,20 +117,30 @@ class _WorkflowInbound(temporalio.worker.WorkflowInboundInterceptor):
     agents: AgentRegistry
 
     def init(self, outbound: temporalio.worker.WorkflowOutboundInterceptor) -> None:
-        super().init(_WorkflowOutbound(outbound))
+        super().init(_WorkflowOutbound(outbound, self.agents))
 
     async def execute_workflow(self, input: temporalio.worker.ExecuteWorkflowInput) -> Any:
         parent = current_run_id.set(parent_run(input.headers, workflow.payload_converter()))
         agents = worker_agents.set(self.agents)
+        execute: Execute = partial(super().execute_workflow, input)
+        if is_tool_call(workflow.info().workflow_type, input.args):
+            execute = partial(telling_state_errors, partial(with_state, input.args[0], execute))
         try:
-            return await super().execute_workflow(input)
+            return await execute()
         finally:
             worker_agents.reset(agents)
             current_run_id.reset(parent)
 
 
 class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):
+    def __init__(self, next: temporalio.worker.WorkflowOutboundInterceptor, agents: AgentRegistry) -> None:
+        super().__init__(next)
+        self._agents = agents
+        self._requests = SentRequests()
+
     def start_activity(self, input: temporalio.worker.StartActivityInput) -> workflow.ActivityHandle[Any]:
+        if input.activity.endswith(MODEL_REQUESTS) and self._agents.restores_requests(input.activity):
+            return self._requests.send(input, super().start_activity)
         # An agent's own activities carry the run in their run context.
         if not input.activity.startswith('agent__'):
             input.headers = with_parent_run(input.headers, workflow.payload_converter())

@@ -14,14 +14,19 @@ from temporalio.worker import ReplayerConfig, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from harness_temporal.errors import ConfigurationError, HarnessError, PluginMissingError
+from harness_temporal.observability.observer import Observer
+from harness_temporal.step_persistence.naming import SessionNamer
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.durability import HarnessDurability
 from harness_temporal.temporal.interceptor import BoundaryInterceptor
 from harness_temporal.temporal.maintenance import maintain_activity
+from harness_temporal.temporal.naming import name_conversation_activity
+from harness_temporal.temporal.native_checks import use_native_checks
+from harness_temporal.temporal.observing import ObservingInterceptor
 from harness_temporal.temporal.payloads.storage import PayloadStorage, with_payload_storage
 from harness_temporal.temporal.payloads.stuck import StuckWorkflows
 from harness_temporal.temporal.payloads.unreadable import PayloadGuard
-from harness_temporal.temporal.snapshots import load_snapshot_activity
+from harness_temporal.temporal.snapshots import load_snapshot_activity, save_snapshot_activity
 
 _PASSED_THROUGH = ('harness_temporal', 'asyncpg', 'sqlite3', '_sqlite3')
 """Modules that are the same inside and outside the workflow sandbox; rebuilding them per workflow takes seconds."""
@@ -45,18 +50,28 @@ class HarnessPlugin(PydanticAIPlugin):
             `__pydantic_ai_agents__` are found by themselves.
         payloads: Where large payloads are kept, and how payloads are encrypted. Everyone who touches the workflows
             needs the same. Without it a value that Temporal would not take ends its call by name.
+        observer: Is told what happens on the worker, `HarnessMetrics` for example.
+        naming: Names conversations for workflows that ask for it (`name_conversation`, `name_messages`).
     """
 
     def __init__(
-        self, *, agents: Sequence[AbstractAgent[Any, Any]] = (), payloads: PayloadStorage | None = None
+        self,
+        *,
+        agents: Sequence[AbstractAgent[Any, Any]] = (),
+        payloads: PayloadStorage | None = None,
+        observer: Observer | None = None,
+        naming: SessionNamer | None = None,
     ) -> None:
         super().__init__()
         self._agents = tuple(agents)
         self._payloads = payloads
+        self._naming = naming
         self._registry = AgentRegistry()
         self._boundaries = BoundaryInterceptor(self._registry)
-        # The guard is the outer one: boundaries look into what it lets through.
-        self._interceptors = (PayloadGuard(), self._boundaries)
+        # The guard is the outer one: the others look into what it lets through.
+        self._interceptors = (PayloadGuard(), ObservingInterceptor(observer), self._boundaries)
+        if payloads is not None and observer is not None:
+            payloads.codec.observe(observer)
 
     def name(self) -> str:
         """Name the plugin in Temporal's logs."""
@@ -94,7 +109,12 @@ class HarnessPlugin(PydanticAIPlugin):
                     "agent's `capabilities`."
                 )
             config = AgentPlugin(agent).configure_worker(config)
-        ours = (load_snapshot_activity(self._registry), maintain_activity(self._registry))
+        ours = (
+            load_snapshot_activity(self._registry),
+            save_snapshot_activity(self._registry),
+            maintain_activity(self._registry, self._payloads),
+            name_conversation_activity(self._naming),
+        )
         config['activities'] = [*(cast(dict[str, Any], config).get('activities') or ()), *ours]
         watched = any(isinstance(item, BoundaryInterceptor) for item in client['interceptors'])
         configured = self._configured(cast(dict[str, Any], config), agents, add_interceptor=not watched)
@@ -138,5 +158,6 @@ class HarnessPlugin(PydanticAIPlugin):
                 modules.append(durability.defining_module)
         if not isinstance(runner, SandboxedWorkflowRunner):
             return runner
+        use_native_checks()
         passed = runner.restrictions.with_passthrough_modules(*_PASSED_THROUGH, *modules)
         return replace(runner, restrictions=passed)

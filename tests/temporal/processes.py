@@ -22,6 +22,7 @@ from harness_temporal.records import Batch, ToolEffectRecord
 from harness_temporal.step_persistence import InMemoryStepStore, SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
 from tests.temporal import scenarios
+from tests.temporal.stateful import StatefulRun
 from workflows.agent_run import AgentRunWorkflow
 from workflows.maintenance import StoreMaintenanceWorkflow
 
@@ -132,7 +133,7 @@ async def _serve(config: WorkerConfig) -> None:
     worker = Worker(
         client,
         task_queue=config.task_queue,
-        workflows=[AgentRunWorkflow, StoreMaintenanceWorkflow],
+        workflows=[AgentRunWorkflow, StoreMaintenanceWorkflow, StatefulRun],
         activities=scenarios.activities(store),
         build_id='tests',
         max_cached_workflows=config.max_cached_workflows,
@@ -164,7 +165,8 @@ async def replay(history: WorkflowHistory, config: WorkerConfig) -> None:
 def _replay(workflow_id: str, history: str, config: WorkerConfig, sender: Any) -> None:
     async def run() -> str | None:
         agents = scenarios.agents(ReadOnlyStore(), config.folder, boundaries=config.boundaries, **config.settings)
-        replayer = Replayer(workflows=[AgentRunWorkflow], plugins=[HarnessPlugin(agents=agents)], build_id='tests')
+        workflows = [AgentRunWorkflow, StatefulRun]
+        replayer = Replayer(workflows=workflows, plugins=[HarnessPlugin(agents=agents)], build_id='tests')
         result = await replayer.replay_workflow(
             WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
         )

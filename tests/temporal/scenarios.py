@@ -19,6 +19,7 @@ from typing import Any
 
 import temporalio.client
 from fastmcp.client.transports import StdioTransport
+from pydantic import BaseModel
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
@@ -43,6 +44,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from harness_temporal import (
     AgentRunInput,
     AgentRunOutput,
+    HarnessContext,
     HarnessDurability,
     StepPersistence,
     annotate_tool_effect,
@@ -53,6 +55,7 @@ from harness_temporal.media import DiskMediaStore, MediaExternalizer, make_stati
 from harness_temporal.step_persistence import StepStore
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 from tests.temporal.effects import note, noted
+from tests.temporal.stateful import Counts, add_tools, dynamic_tools
 
 HEARTBEAT = timedelta(seconds=1)
 RUN_DELEGATE = 'run_delegate'
@@ -111,6 +114,10 @@ async def ignore_events(ctx: RunContext[Any], events: AsyncIterable[Any]) -> Non
 class Customer:
     name: str
     since: datetime
+
+
+class Counted(BaseModel):
+    times: int = 0
 
 
 @dataclass
@@ -281,6 +288,25 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         note(folder, 'asked')
         raise ApprovalRequired(metadata={'why': 'it costs'})
 
+    @scripted.tool
+    async def asks_once(ctx: RunContext[None]) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={'why': 'it costs'})
+        note(folder, 'paid')
+        return 'paid with approval'
+
+    @scripted.tool(metadata={'temporal': False})
+    async def count(ctx: RunContext[None]) -> str:
+        state = HarnessContext.of(ctx).state
+        counted = await state.read('tests', Counted, version='1') or Counted()
+        counted = Counted(times=counted.times + 1)
+        await state.write('tests', counted, version='1')
+        return f'counted {counted.times}'
+
+    @scripted.tool_plain
+    async def recite() -> str:
+        return 'line ' * 8_000
+
     @scripted.tool_plain
     async def elsewhere() -> str:
         note(folder, 'elsewhere')
@@ -333,7 +359,14 @@ def agents(store: StepStore, folder: Path, *, boundaries: Any = 'inline', **sett
         note(folder, 'undecodable')
         return 'file-\udcff'
 
-    return [scripted, forgetful, discovering, connected, pictured, typed]
+    stateful = Agent(
+        FunctionModel(script),
+        name='stateful',
+        toolsets=[dynamic_tools()],
+        capabilities=[persistence('stateful'), Counts(), durability()],
+    )
+    add_tools(stateful, folder)
+    return [scripted, forgetful, discovering, connected, pictured, typed, stateful]
 
 
 class DieWhileReporting(temporalio.client.Interceptor, Interceptor):

@@ -196,6 +196,7 @@ EFFECTS = (
     'run_id ledger_key seq tool_call_id tool_name call_key status step_index attempts holder started_at ended_at '
     'idempotency_key effect_summary outcome value error'
 )
+HEADS = 'key updated_at head length metadata metadata_text message_text'
 TABLES = {
     'runs': f'{RUNS} registration_number',
     'run_sequences': 'run_id next_seq',
@@ -225,7 +226,7 @@ async def test_tables_of_sqlite(tmp_path: Path) -> None:
         found: dict[str, set[str]] = {}
         for table, column in rows:
             found.setdefault(table, set()).add(column)
-    media = {'media': 'digest data media_type metadata touched_at'}
+    media = {'media': 'digest data media_type metadata touched_at', 'conversation_heads': HEADS}
     assert found == as_sets({**TABLES, **media, 'harness_temporal_schema': 'part version checksum applied_at'})
 
 
@@ -252,8 +253,12 @@ async def test_tables_of_postgres(postgres: str) -> None:
         found.setdefault(table, set()).add(column)
     own = {
         'tool_effects': f'{EFFECTS} revision',
+        'conversation_heads': f'{HEADS} version',
         'schema_versions': 'version name checksum applied_at',
         'media': 'digest size media_type metadata touched_at',
         'media_chunks': 'digest index data',
+        'memory_notebooks': 'id agent namespace operations',
+        'memory_notes': 'notebook_id name text',
+        'memory_operations': 'notebook_id key number revision',
     }
     assert found == as_sets({**TABLES, **own})

@@ -10,13 +10,26 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pydantic_ai.messages import ToolReturn
 
 from harness_temporal.history import encode_history
 from harness_temporal.media import MediaContext
 from harness_temporal.records import EncodedSnapshot
-from harness_temporal.step_persistence import FileStepStore, facts
+from harness_temporal.state import StateWrite, progress
+from harness_temporal.step_persistence import FileStepStore, facts, operations, outcomes, resolving
 from harness_temporal.stores.protocol import StepStore
-from harness_temporal.temporal import headers, run_context, snapshots
+from harness_temporal.temporal import (
+    agent_run,
+    carried_state,
+    client,
+    continuation,
+    durability,
+    headers,
+    run_context,
+    sent_requests,
+    snapshots,
+    state_crossing,
+)
 from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 from tests.mongo_server import drop_database
@@ -26,10 +39,11 @@ from tests.mongo_server import drop_database
     ('name', 'expected'),
     [
         ('RunFacts', 'run_id registration_id conversation_id parent_run_id agent_name metadata attempt'),
-        ('EventFacts', 'kind step_index subject attempt tool_call_id tool_name error outcome'),
+        ('EventFacts', 'kind step_index subject attempt tool_call_id tool_name error outcome response'),
         ('SnapshotFacts', 'save step_index state base base_length bodies'),
         ('ToolCallFacts', 'tool_call_id tool_name step_index occurrence call_key retryable announced'),
         ('EndedToolCall', 'call outcome value error idempotency_key effect_summary'),
+        ('ContinuedRun', 'run last_step requests saves saved_length ended'),
         ('ModelRequestFacts', 'step_index subject save snapshot frontier_save pending'),
     ],
 )
@@ -37,11 +51,65 @@ def test_fields_of_what_crosses_into_activities(name: str, expected: str) -> Non
     assert [field.name for field in fields(getattr(facts, name))] == expected.split()
 
 
+@pytest.mark.parametrize(
+    ('crossing', 'expected'),
+    [
+        (
+            agent_run.AgentRunInput,
+            'agent prompt deps conversation_id parent_run_id continue_from fork_from state answers tool_recovery '
+            'usage_limits history_budget going_on',
+        ),
+        (agent_run.AgentRunOutput, 'status output run_id conversation_id snapshot state usage'),
+        (carried_state.SnapshotReference, 'run_id include_interrupted'),
+        (carried_state.CarriedState, 'document history'),
+        (continuation.HistoryBudget, 'events bytes'),
+        (continuation.ContinuedAgentRun, 'progress behind conversation_id run_id'),
+        (progress.RunProgress, 'run_id steps output_retries renews_system_prompts usage'),
+        (snapshots.LoadSnapshot, 'agent run_id include_interrupted'),
+        (snapshots.LoadedSnapshot, 'bodies conversation_id outcomes'),
+        (snapshots.SaveSnapshot, 'agent capability_id run snapshot'),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else '',
+)
+def test_fields_of_what_crosses_into_workflows(crossing: type, expected: str) -> None:
+    assert [field.name for field in fields(crossing)] == expected.split()
+
+
+def test_how_model_requests_cross() -> None:
+    assert sent_requests.REQUEST_KEY == 'harness_request'
+    assert [field.name for field in fields(sent_requests.Crossing)] == ['number', 'base', 'kept']
+
+
 def test_names_in_histories() -> None:
     assert run_context.FRAMES_KEY == 'harness_frames'
+    assert state_crossing.STATE_KEY == 'harness_state'
     assert headers.PARENT_RUN_HEADER == 'harness-parent-run-id'
     assert snapshots.LOAD_SNAPSHOT_ACTIVITY == 'harness_temporal__load_snapshot'
+    assert snapshots.SAVE_SNAPSHOT_ACTIVITY == 'harness_temporal__save_snapshot'
+    assert client.AGENT_RUN_WORKFLOW == 'AgentRun'
+    assert durability.WORKFLOW_ID_METADATA_KEY == 'temporal.workflow_id'
+    assert operations.RESPONSE_METADATA_KEY == 'harness.response'
+    assert (resolving.PERSON_HOLDER_PREFIX, resolving.RESOLVED_BY_METADATA_KEY) == ('person:', 'harness.resolved_by')
     assert RECOVERY_RETRY_SAFE_METADATA_KEY == 'harness_temporal.recovery_retry_safe'
+
+
+def test_what_a_tool_result_carries() -> None:
+    write = StateWrite('acme', '1', '{"value":1}').dump()
+    assert write == {'namespace': 'acme', 'version': '1', 'data': '{"value":1}'}
+    retried = outcomes.with_state_writes(outcomes.result('model_retry', message='again'), [write])
+    returned = outcomes.with_state_writes(outcomes.result('tool_return', result=ToolReturn(1, metadata=2)), [write])
+    carried = [json.loads(outcomes.ended_with_result(given).value or b'') for given in (retried, returned)]
+    assert [item['kind'] for item in carried] == ['tool_return', 'tool_return']
+    assert [item['result']['metadata'] for item in carried] == [
+        {
+            'harness_temporal.carried': {
+                'version': 1,
+                'signal': {'message': 'again', 'kind': 'model_retry'},
+                'state_writes': [write],
+            }
+        },
+        {'harness_temporal.carried': {'version': 1, 'state_writes': [write], 'metadata': 2}},
+    ]
 
 
 async def write_one_of_each(store: StepStore) -> None:

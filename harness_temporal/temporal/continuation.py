@@ -1,0 +1,103 @@
+"""Go on with an agent's run in another workflow run, before the history of this one is full. Workflow-side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+
+from harness_temporal.errors import HistoryMissingError
+from harness_temporal.history import snapshot_state
+from harness_temporal.state.progress import RunProgress
+from harness_temporal.state.running import Run
+from harness_temporal.step_persistence.capability import StepPersistence
+from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference, is_small
+from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.snapshots import SAVE_SNAPSHOT_ACTIVITY, SaveSnapshot
+
+_SAVE_TIMEOUT = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryBudget:
+    """When a run goes on in another workflow run, if Temporal does not suggest it before."""
+
+    events: int | None = None
+    bytes: int | None = None
+
+    def is_spent(self) -> bool:
+        """Whether this workflow run's history has reached the budget, or Temporal suggests to continue as new."""
+        info = workflow.info()
+        return (
+            info.is_continue_as_new_suggested()
+            or (self.events is not None and info.get_current_history_length() >= self.events)
+            or (self.bytes is not None and info.get_current_history_size() >= self.bytes)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuedAgentRun:
+    """What a run that goes on has behind it. It stays the same run: its steps, keys and usage are counted on."""
+
+    progress: RunProgress
+    behind: dict[str, dict[str, Any]]
+    """`ContinuedRun` by the id of the `StepPersistence` that counted it."""
+    conversation_id: str
+    run_id: str
+    """The id the run is persisted under."""
+
+
+async def continued(agent: str, run: Run) -> tuple[ContinuedAgentRun, CarriedState]:
+    """Return what a run that has paused goes on from. A large history is saved, and crosses by reference.
+
+    Raises:
+        HistoryMissingError: The store took no snapshot of the whole history (in an `ActivityError`).
+    """
+    assert run.paused is not None
+    persistences = {
+        capability_id: capability
+        for capability_id, capability in run.capabilities.items()
+        if isinstance(capability, StepPersistence)
+    }
+    first_id, first = next(iter(persistences.items()))
+    run_id: str = first.behind().run['run_id']
+    state = run.export()
+    messages = run.paused.messages
+    if is_small(state) or snapshot_state(messages) != 'complete':
+        carried = CarriedState(document=state)
+    else:
+        await _save(agent, first_id, first, run)
+        carried = CarriedState.of(state, stored=SnapshotReference(run_id=run_id))
+    behind = {capability_id: item.behind().dump() for capability_id, item in persistences.items()}
+    going_on = ContinuedAgentRun(
+        progress=run.paused.progress,
+        behind=behind,
+        conversation_id=first.behind().run['conversation_id'],
+        run_id=run_id,
+    )
+    return going_on, carried
+
+
+async def _save(agent: str, capability_id: str, persistence: StepPersistence[Any], run: Run) -> None:
+    assert run.paused is not None
+    messages = run.paused.messages
+    for whole in (False, True):
+        saved = await workflow.execute_activity(
+            SAVE_SNAPSHOT_ACTIVITY,
+            SaveSnapshot(
+                agent=agent,
+                capability_id=capability_id,
+                run=persistence.behind().run,
+                snapshot=persistence.unsaved(messages, whole=whole).dump(),
+            ),
+            result_type=bool,
+            start_to_close_timeout=_SAVE_TIMEOUT,
+            retry_policy=DEFAULT_RETRY_POLICY,
+            summary='save the history, to go on in another workflow run',
+        )
+        if saved:
+            persistence.saved(messages)
+            return
+    raise HistoryMissingError('store', 'it took no snapshot of the whole history.')
