@@ -15,6 +15,9 @@ from tests.conformance.opening import drop_schema
 from tests.mongo_server import mongo_url
 from tests.postgres_server import OpenPool, Sql, postgres_dsn
 from tests.s3_server import Bucket, S3Server, new_bucket, s3_server
+from tests.scratch import keep_files_in_memory
+
+keep_files_in_memory()
 
 
 def missing_service(reason: str) -> NoReturn:

@@ -16,10 +16,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from harness_temporal.media.s3 import S3MediaStore
 from harness_temporal.temporal.dev_server import free_port
@@ -36,8 +39,9 @@ class S3Server:
     access_key_id: str | None = None
     secret_access_key: str | None = None
 
+    @cached_property
     def client(self) -> Any:
-        """Make a client of boto3."""
+        """One client of boto3 for all that the tests do beside a store: to make one takes longer than most tests."""
         from boto3.session import Session
 
         return Session().client(
@@ -81,7 +85,8 @@ class Bucket:
 def s3_server() -> Iterator[S3Server]:
     """Yield a server to test against. Use it once per session, and a bucket of its own per test."""
     if endpoint := os.environ.get(ENDPOINT_VARIABLE):
-        yield S3Server(endpoint)
+        with _closing(S3Server(endpoint)) as server:
+            yield server
         return
     if find_spec('moto') is None:
         raise RuntimeError(f'Install `moto[s3,server]`, or set {ENDPOINT_VARIABLE} to the endpoint of a server.')
@@ -101,7 +106,8 @@ def s3_server() -> Iterator[S3Server]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f'moto does not start:\n{(directory / "log").read_text(errors="replace")}')
             time.sleep(0.05)
-        yield S3Server(f'http://127.0.0.1:{port}', 'test', 'test')
+        with _closing(S3Server(f'http://127.0.0.1:{port}', 'test', 'test')) as server:
+            yield server
     finally:
         process.kill()
         process.wait()
@@ -109,9 +115,29 @@ def s3_server() -> Iterator[S3Server]:
 
 
 @contextmanager
+def _closing(server: S3Server) -> Iterator[S3Server]:
+    with _descriptions_read_once():
+        try:
+            yield server
+        finally:
+            server.client.close()
+
+
+@contextmanager
+def _descriptions_read_once() -> Iterator[None]:
+    """Keep what botocore reads of S3: every session parses a megabyte of JSON anew, and every store has a session."""
+    from botocore.loaders import JSONFileLoader
+
+    load = cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, 'load_file', lambda _, path: load(path))
+        yield
+
+
+@contextmanager
 def new_bucket(server: S3Server) -> Iterator[Bucket]:
     """Make a bucket, and delete it with everything in it."""
-    client, name = server.client(), f'harness-{uuid4().hex}'
+    client, name = server.client, f'harness-{uuid4().hex}'
     client.create_bucket(Bucket=name)
     try:
         yield Bucket(server, name, client)
@@ -122,7 +148,6 @@ def new_bucket(server: S3Server) -> Iterator[Bucket]:
         for item in client.list_multipart_uploads(Bucket=name).get('Uploads', []):
             client.abort_multipart_upload(Bucket=name, Key=item['Key'], UploadId=item['UploadId'])
         client.delete_bucket(Bucket=name)
-        client.close()
 
 
 def _answers(port: int) -> bool:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
 from typing import get_args
 
 import pytest
+from pydantic_ai.exceptions import ToolFailed
 
-from harness_temporal.errors import HarnessError, ToolEffectConflictError
+from harness_temporal.errors import EffectNotUnresolvedError, HarnessError, ToolEffectConflictError
 from harness_temporal.ledger import advance
 from harness_temporal.records import ToolEffectRecord, ToolEffectStatus, ToolOutcome
+from harness_temporal.step_persistence.outcomes import replay
+from harness_temporal.step_persistence.resolving import (
+    PERSON_HOLDER_PREFIX,
+    RESOLVED_BY_METADATA_KEY,
+    resolve_as_completed,
+    resolve_as_failed,
+)
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.testing.base import StoreTests
 from harness_temporal.testing.samples import LONG_KEY, NOON, SEOUL, a_run, a_snapshot, a_start, an_end, an_event, turns
@@ -107,10 +116,12 @@ class EffectsConformance(StoreTests):
     # --- the rule ---
 
     async def test_every_transition_is_the_ledgers(self, store: StepStore) -> None:
-        pairs = list(product(_states(), _states()))
+        pairs = [
+            (replace(current, call_key=f'{index}'), replace(new, call_key=f'{index}'))
+            for index, (current, new) in enumerate(product(_states(), _states()))
+        ]
+        await store.commit([current for current, _ in pairs])
         for index, (current, new) in enumerate(pairs):
-            current, new = replace(current, call_key=f'{index}'), replace(new, call_key=f'{index}')
-            await store.record_tool_effect(current)
             try:
                 expected = advance(current, new) or current
             except ToolEffectConflictError:
@@ -120,9 +131,7 @@ class EffectsConformance(StoreTests):
             else:
                 await store.record_tool_effect(new)
             pairs[index] = (expected, new)
-        assert await store.list_tool_effects(run_id='run-1') == [
-            replace(expected, call_key=f'{index}') for index, (expected, _) in enumerate(pairs)
-        ]
+        assert await store.list_tool_effects(run_id='run-1') == [expected for expected, _ in pairs]
 
     async def test_holder_ends_what_it_started(self, store: StepStore) -> None:
         await store.record_tool_effect(a_start())
@@ -181,6 +190,45 @@ class EffectsConformance(StoreTests):
         assert await store.list_tool_effects(run_id='run-1') == [
             an_end(attempts=2, holder='worker-b', idempotency_key='order-7', effect_summary='charged 4')
         ]
+
+    async def test_decision_of_a_person_takes_over_and_stands(self, store: StepStore) -> None:
+        await store.record_tool_effect(a_start(effect_summary='charged 3'))
+        await resolve_as_completed(store, run_id='run-1', tool_call_id='call-1', value='paid', by='ada')
+        (decided,) = await store.list_tool_effects(run_id='run-1')
+        assert (decided.status, decided.outcome, decided.attempts) == ('completed', 'returned', 2)
+        assert decided.effect_summary == 'charged 3'
+        assert decided.holder.startswith(f'{PERSON_HOLDER_PREFIX}ada:')
+        assert replay(decided.value or b'') == 'paid'
+        assert await store.list_unresolved_tool_effects(run_id='run-1') == []
+        (event,) = await store.list_events(run_id='run-1')
+        assert (event.kind, event.metadata[RESOLVED_BY_METADATA_KEY]) == ('tool_call_completed', 'ada')
+        for late in (an_end(), a_start(attempts=2, holder='worker-b')):
+            with pytest.raises(ToolEffectConflictError):
+                await store.record_tool_effect(late)
+        assert await store.list_tool_effects(run_id='run-1') == [decided]
+
+    async def test_decision_that_nothing_happened_is_kept_as_the_tools_failure(self, store: StepStore) -> None:
+        await store.record_tool_effect(a_start())
+        await resolve_as_failed(store, run_id='run-1', tool_call_id='key-1', reason='not charged', by='ada')
+        (decided,) = await store.list_tool_effects(run_id='run-1')
+        assert (decided.status, decided.outcome) == ('failed', 'failed')
+        with pytest.raises(ToolFailed, match='not charged'):
+            replay(decided.value or b'')
+
+    async def test_only_one_unresolved_call_is_decided_about_and_once(self, store: StepStore) -> None:
+        await store.commit([a_start(call_key='key-1'), a_start(call_key='key-2'), an_end(call_key='key-3')])
+        for wrong in ('call-1', 'key-3', 'call-9'):
+            with pytest.raises(EffectNotUnresolvedError):
+                await resolve_as_failed(store, run_id='run-1', tool_call_id=wrong, reason='no', by='ada')
+        first, second = (
+            resolve_as_completed(store, run_id='run-1', tool_call_id='key-2', value=number, by='ada')
+            for number in (1, 2)
+        )
+        results = await asyncio.gather(first, second, return_exceptions=True)
+        # Who is late finds it decided, at whichever of the two looks.
+        lost = [result for result in results if isinstance(result, BaseException)]
+        assert [type(error) in (ToolEffectConflictError, EffectNotUnresolvedError) for error in lost] == [True]
+        assert [effect.call_key for effect in await store.list_unresolved_tool_effects(run_id='run-1')] == ['key-1']
 
     # --- conflicts ---
 

@@ -326,7 +326,6 @@ class MaintenanceConformance(StoreTests):
 
     async def test_many_runs_expire(self, store: BaseStepStore) -> None:
         then = utc_now() - 10 * HOUR
-        for number in range(230):
-            await store.register_run(a_run(f'run-{number}', started_at=then))
+        await store.commit([a_run(f'run-{number}', started_at=then) for number in range(230)])
         assert len(await StoreMaintenance(store).expire(idle_for=HOUR)) == 230
         assert await store.list_runs() == []
