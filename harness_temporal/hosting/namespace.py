@@ -16,13 +16,14 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.temporal.visibility import attributes
 
 SEARCH_ATTRIBUTES: Final = {
-    'HarnessAgent': IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    'HarnessConversation': IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    'HarnessParentRun': IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    'HarnessStatus': IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    'HarnessWaitingForApproval': IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+    attributes.AGENT.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    attributes.CONVERSATION.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    attributes.PARENT_RUN.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    attributes.STATUS.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    attributes.WAITING_FOR_APPROVAL.name: IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
 }
 """By what workflows can be found. A name, once made, keeps its type."""
 DEFAULT_RETENTION: Final = timedelta(days=7)

@@ -25,6 +25,7 @@ OnUnknown = Literal['report', 'suspend', 'fail']
 
 _logger = logging.getLogger(__name__)
 
+_ADVICE = 'Look at the current state before you decide whether to call it again.'
 UNKNOWN_OUTCOME_METADATA_KEY = 'harness_temporal.unknown_outcome'
 """Key in a deferred call's metadata that says that the call waits for a person to say what happened."""
 
@@ -173,11 +174,14 @@ def unknown_text(record: ToolEffectRecord) -> str:
     """Tell the model what is known of a call whose outcome is not."""
     if record.status == 'completed':
         return (
-            f'The call of {record.tool_name!r} completed, but its result could not be kept. '
-            'Look at the current state before you decide whether to call it again.'
+            f'The call of {record.tool_name!r} completed, but its result could not be kept. {_ADVICE}'
         )
     return (
         f'No result of this call of {record.tool_name!r} was recorded: its worker stopped while it was running. '
-        'It may have taken effect fully, partly or not at all. '
-        'Look at the current state before you decide whether to call it again.'
+        f'It may have taken effect fully, partly or not at all. {_ADVICE}'
     )
+
+
+def tells_unknown(text: str) -> bool:
+    """Whether a tool's answer is an `unknown_text`."""
+    return text.endswith(_ADVICE)

@@ -15,6 +15,7 @@ from harness_temporal.errors import ConfigurationError
 from harness_temporal.identity import resolve_run_id
 from harness_temporal.state.deferred_documents import read_resume
 from harness_temporal.state.executable import AgentExecutable, RunBindings
+from harness_temporal.state.results import RunResult
 from harness_temporal.state.running import Run
 from harness_temporal.step_persistence.context import continuing, current_run_id
 from harness_temporal.step_persistence.effects import ToolRecovery
@@ -22,6 +23,7 @@ from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
 from harness_temporal.temporal.continuation import ContinuedAgentRun, HistoryBudget, continued
 from harness_temporal.temporal.starting_point import starting_point
+from harness_temporal.temporal.visibility import attributes
 
 worker_agents: ContextVar[AgentRegistry | None] = ContextVar('harness_temporal.worker_agents', default=None)
 """The agents of the worker that runs this workflow. The interceptor sets it."""
@@ -55,6 +57,8 @@ class AgentRunInput:
     history_budget: HistoryBudget = field(default_factory=HistoryBudget)
     going_on: ContinuedAgentRun | None = None
     """Set by a run that continues as new."""
+    search_attributes: bool = False
+    """Whether the namespace has the search attributes of `visibility.attributes`, so that the run can set them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +117,9 @@ async def run_agent(
     run = await _prepared(input, registry, agent)
     run_id = _persisted_id(run, input, registry)
     on_begin(run_id, run)
+    if input.search_attributes and input.going_on is None:
+        parent_run_id = input.parent_run_id or current_run_id.get()
+        attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
     token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
     try:
         with continuing(input.going_on.behind if input.going_on is not None else {}):
@@ -124,6 +131,8 @@ async def run_agent(
     if run.paused is not None:
         going_on, carried = await continued(input.agent, run)
         await continue_as_new(_input_to_go_on_with(input, going_on, carried))
+    if input.search_attributes:
+        _tell_ended(run.delivered())
     return _output(run, run_id)
 
 
@@ -149,6 +158,11 @@ async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: Abstra
         progress=input.going_on.progress if input.going_on is not None else None,
         pauses=input.history_budget.is_spent,
     )
+
+
+def _tell_ended(result: RunResult[Any]) -> None:
+    waiting = result.deferred is not None and bool(result.deferred.approvals)
+    attributes.tell_status(result.status, waiting_for_approval=waiting)
 
 
 def _input_to_go_on_with(input: AgentRunInput, going_on: ContinuedAgentRun, carried: CarriedState) -> AgentRunInput:

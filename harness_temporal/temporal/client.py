@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any, Unpack
 
 from pydantic_ai.usage import UsageLimits
@@ -16,6 +17,8 @@ from harness_temporal.state.envelope import HarnessState
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
+from harness_temporal.temporal.visibility import attributes
+from harness_temporal.temporal.visibility.summaries import run_summary
 
 AGENT_RUN_WORKFLOW = 'AgentRun'
 """Name of the workflow type that runs one agent once. It is in histories for ever."""
@@ -39,13 +42,24 @@ class HarnessClient:
         agent: The agent's name on the workers.
         task_queue: The workers' task queue.
         workflow: The workflow type; one whose run method is `run_agent`.
+        search_attributes: Set the attributes by which runs are found in the Temporal UI. The namespace has to have
+            them (docs/run-in-production.md).
     """
 
-    def __init__(self, client: Client, *, agent: str, task_queue: str, workflow: str = AGENT_RUN_WORKFLOW) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        agent: str,
+        task_queue: str,
+        workflow: str = AGENT_RUN_WORKFLOW,
+        search_attributes: bool = False,
+    ) -> None:
         self._client = client
         self._agent = agent
         self._task_queue = task_queue
         self._workflow = workflow
+        self._search_attributes = search_attributes
 
     async def start(
         self,
@@ -143,7 +157,9 @@ class HarnessClient:
     async def _start(self, input: AgentRunInput, workflow_id: str) -> AgentRunHandle:
         return await self._client.start_workflow(
             self._workflow,
-            input,
+            replace(input, search_attributes=self._search_attributes),
+            static_summary=run_summary(self._agent, input.prompt),
+            search_attributes=attributes.at_start(self._agent) if self._search_attributes else None,
             id=workflow_id,
             task_queue=self._task_queue,
             result_type=AgentRunOutput,

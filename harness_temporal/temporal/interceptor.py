@@ -20,6 +20,7 @@ from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import FRAMES_KEY
 from harness_temporal.temporal.sent_requests import MODEL_REQUESTS, SentRequests
 from harness_temporal.temporal.state_arrival import is_tool_call, telling_state_errors, with_state
+from harness_temporal.temporal.visibility.steps import StepTable
 
 
 class BoundaryInterceptor(temporalio.client.Interceptor, temporalio.worker.Interceptor):
@@ -137,8 +138,16 @@ class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):
         super().__init__(next)
         self._agents = agents
         self._requests = SentRequests()
+        self._steps = StepTable()
 
     def start_activity(self, input: temporalio.worker.StartActivityInput) -> workflow.ActivityHandle[Any]:
+        row = self._steps.add(input, next((frame['run']['run_id'] for frame in _frames(input.args)), None))
+        handle = self._start_activity(input)
+        if row is not None:
+            handle.add_done_callback(partial(self._steps.end, row))
+        return handle
+
+    def _start_activity(self, input: temporalio.worker.StartActivityInput) -> workflow.ActivityHandle[Any]:
         if input.activity.endswith(MODEL_REQUESTS) and self._agents.restores_requests(input.activity):
             return self._requests.send(input, super().start_activity)
         # An agent's own activities carry the run in their run context.

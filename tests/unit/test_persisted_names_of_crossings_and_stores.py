@@ -30,6 +30,7 @@ from harness_temporal.temporal import (
     snapshots,
     state_crossing,
 )
+from harness_temporal.temporal.visibility import attributes
 from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 from tests.mongo_server import drop_database
@@ -57,7 +58,7 @@ def test_fields_of_what_crosses_into_activities(name: str, expected: str) -> Non
         (
             agent_run.AgentRunInput,
             'agent prompt deps conversation_id parent_run_id continue_from fork_from state answers tool_recovery '
-            'usage_limits history_budget going_on',
+            'usage_limits history_budget going_on search_attributes',
         ),
         (agent_run.AgentRunOutput, 'status output run_id conversation_id snapshot state usage'),
         (carried_state.SnapshotReference, 'run_id include_interrupted'),
@@ -91,6 +92,23 @@ def test_names_in_histories() -> None:
     assert operations.RESPONSE_METADATA_KEY == 'harness.response'
     assert (resolving.PERSON_HOLDER_PREFIX, resolving.RESOLVED_BY_METADATA_KEY) == ('person:', 'harness.resolved_by')
     assert RECOVERY_RETRY_SAFE_METADATA_KEY == 'harness_temporal.recovery_retry_safe'
+
+
+def test_search_attributes() -> None:
+    keys = (
+        attributes.AGENT,
+        attributes.CONVERSATION,
+        attributes.PARENT_RUN,
+        attributes.STATUS,
+        attributes.WAITING_FOR_APPROVAL,
+    )
+    assert [(key.name, key.origin_value_type) for key in keys] == [
+        ('HarnessAgent', str),
+        ('HarnessConversation', str),
+        ('HarnessParentRun', str),
+        ('HarnessStatus', str),
+        ('HarnessWaitingForApproval', bool),
+    ]
 
 
 def test_what_a_tool_result_carries() -> None:

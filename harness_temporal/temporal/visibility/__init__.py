@@ -1,0 +1,1 @@
+"""What a person sees of agents' runs in the Temporal UI."""

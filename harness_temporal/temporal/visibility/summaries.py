@@ -1,0 +1,46 @@
+"""One line for each activity of an agent, which the Temporal UI shows beside its name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic_core import PydanticSerializationError, to_json
+
+LONGEST: Final = 200
+"""Characters of a summary. Temporal takes 400 bytes."""
+_VALUE: Final = 40
+_CUT: Final = '…'
+
+
+def run_summary(agent: str, prompt: str | None) -> str:
+    """Summarize a run: who does what."""
+    return _short(f'{agent}: {prompt}' if prompt is not None else f'{agent} goes on', LONGEST)
+
+
+def model_summary(step: int) -> str:
+    """Summarize a model request."""
+    return f'step {step}: ask the model'
+
+
+def tool_summary(step: int, name: str, arguments: Mapping[str, object]) -> str:
+    """Summarize a tool call: step, tool, short arguments."""
+    return _short(f'step {step}: {call_text(name, arguments)}', LONGEST)
+
+
+def call_text(name: str, arguments: Mapping[str, object]) -> str:
+    """Write a call as a person would: `pay(cents=500, to="Ada")`."""
+    return f'{name}({", ".join(f"{key}={_value(value)}" for key, value in arguments.items())})'
+
+
+def _value(value: object) -> str:
+    try:
+        text = to_json(value).decode()
+    except (PydanticSerializationError, ValueError):
+        text = repr(value)
+    return _short(text, _VALUE)
+
+
+def _short(text: str, limit: int) -> str:
+    line = ' '.join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + _CUT

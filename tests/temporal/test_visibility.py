@@ -1,0 +1,99 @@
+"""What a person sees in the Temporal UI."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import Client, WorkflowHistory
+from temporalio.common import SearchAttributeKey
+
+from harness_temporal import HarnessClient
+from harness_temporal.hosting.namespace import set_up
+from harness_temporal.temporal.visibility.summaries import LONGEST, run_summary, tool_summary
+from tests.temporal.processes import Workers, replay, wait_until_dead
+from tests.temporal.runs import start
+
+pytestmark = pytest.mark.temporal
+
+
+def summaries(client: Client, history: WorkflowHistory) -> list[str]:
+    converter = client.data_converter.payload_converter
+    return [
+        converter.from_payload(event.user_metadata.summary, str)
+        for event in history.events
+        if event.HasField('activity_task_scheduled_event_attributes') and event.user_metadata.HasField('summary')
+    ]
+
+
+async def test_each_activity_says_step_and_call_and_the_details_how_it_ended(
+    client: Client, workers: Workers, tmp_path: Path
+) -> None:
+    dying = workers.start(kill_at='after_effect')
+    run = await start(client, workers, 'pay look asks')
+    await wait_until_dead(dying)
+    workers.start()
+    await run.result()
+
+    assert [text for text in summaries(client, await run.history()) if text.startswith('step ')] == [
+        'step 1: ask the model',
+        'step 1: pay()',
+        'step 2: ask the model',
+        'step 2: look()',
+        'step 3: ask the model',
+        'step 3: asks()',
+    ]
+    described = await run.handle.describe()
+    assert await described.static_summary() is None, 'not started by our client'
+    # A closed workflow answers by replay.
+    metadata = await run.handle.query('__temporal_workflow_metadata', result_type=WorkflowMetadata)
+    assert metadata.current_details.splitlines() == [
+        f'run `{run.run_id}` · **1 with unknown outcome**: see `harness-temporal effects list`',
+        '',
+        '| step | | |',
+        '| --- | --- | --- |',
+        '| 3 | asks() | waits for approval |',
+        '| 3 | ask the model | done |',
+        '| 2 | look() | done |',
+        '| 2 | ask the model | done |',
+        '| 1 | pay() | **outcome unknown**: its worker died; look at the outside system |',
+        '| 1 | ask the model | done |',
+    ]
+    await replay(await run.history(), workers.config)
+
+
+async def test_runs_are_found_by_agent_conversation_status_and_what_they_wait_for(
+    client: Client, workers: Workers
+) -> None:
+    await set_up(client)
+    workers.start()
+    harness = HarnessClient(client, agent='scripted', task_queue=workers.task_queue, search_attributes=True)
+    conversation = f'talk-{uuid.uuid4().hex}'
+    done = await harness.start('look', conversation_id=conversation)
+    asking = await harness.start('asks', conversation_id=conversation)
+    await done.result()
+    await asking.result()
+
+    query = f"HarnessAgent = 'scripted' AND HarnessConversation = '{conversation}'"
+
+    async def found(condition: str) -> list[str]:
+        return [item.id async for item in client.list_workflows(f'{query} AND {condition}')]
+
+    described = await asking.describe()
+    waiting = SearchAttributeKey.for_bool('HarnessWaitingForApproval')
+    assert described.typed_search_attributes[waiting] is True
+    assert await described.static_summary() == 'scripted: asks'
+    assert await found("HarnessStatus = 'completed'") == [done.id]
+    assert await found('HarnessWaitingForApproval = true') == [asking.id]
+    await replay(await asking.fetch_history(), workers.config)
+
+
+def test_summaries_are_one_short_line() -> None:
+    assert tool_summary(3, 'pay', {'cents': 500, 'to': 'Ada'}) == 'step 3: pay(cents=500, to="Ada")'
+    long = tool_summary(12, 'send', {'body': 'x' * 5_000, 'lines': ['a\nb'] * 50, 'more': 'y' * 300, 'z': 'z' * 300})
+    assert len(long) <= LONGEST
+    assert '\n' not in long
+    assert tool_summary(1, 'odd', {'text': '\udcff'}).startswith('step 1: odd(text=')
+    assert run_summary('scripted', None) == 'scripted goes on'
