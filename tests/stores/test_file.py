@@ -529,3 +529,11 @@ async def test_no_file_stays_open(directory: Path) -> None:
         await store.commit([a_run(f'run-{index + 2}'), a_snapshot(turns(2), f'run-{index}')])
         await store.latest_snapshot(run_id=f'run-{index}')
     assert len(os.listdir('/proc/self/fd')) <= before
+
+
+def test_folder_that_goes_before_its_lock_is_taken_is_told_apart(tmp_path: Path) -> None:
+    """A collector goes on when a run is deleted between its looking and its locking."""
+    with Folder.made_at(tmp_path) as root, root.make('run') as run:
+        root.remove_within('run')
+        with pytest.raises(folders.FolderRemovedError), run.locked('.journal'):
+            raise AssertionError('there was nothing to lock')

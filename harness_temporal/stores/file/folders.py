@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -211,10 +211,17 @@ class Folder:
         """Hold the lock on a file, which is made if it is not there; with `shared`, beside others who share it.
 
         Raises:
+            FolderRemovedError: The folder is no longer there.
             StoreUnavailableError: Others held it for too long.
         """
         is_new = self.stat(name) is None
-        with os_errors(self.path / name), self._writable(name, os.O_CREAT, sync=False) as descriptor:
+        with ExitStack() as stack:
+            stack.enter_context(os_errors(self.path / name))
+            try:
+                descriptor = stack.enter_context(self._writable(name, os.O_CREAT, sync=False))
+            except FileNotFoundError as error:
+                # The file would have been made, so it is the folder that is gone.
+                raise FolderRemovedError(self.path) from error
             try:
                 take_lock(descriptor, shared=shared, seconds=LOCK_SECONDS)
             except TimeoutError as error:
