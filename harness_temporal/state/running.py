@@ -54,6 +54,7 @@ class Run:
         """How the run ended, also when closing it failed afterwards."""
         self._candidate: HarnessState | None = None
         self._paused: RunPause | None = None
+        self._walked = 0
 
     @property
     def paused(self) -> RunPause | None:
@@ -219,11 +220,13 @@ class Run:
     def _pauses_before(self, run: AgentRun[Any, Any], node: object) -> bool:
         """Stop before a model request, if the host wants that. What it would send is then the history's end."""
         state = run.ctx.state
+        if isinstance(node, ModelRequestNode):
+            self._walked += len(state.message_history)
         begun = self._start.progress.steps if self._start.progress is not None else 0
         # Without a step of its own a run would be handed on for ever. Messages that wait to be sent are in no history.
         if not isinstance(node, ModelRequestNode) or state.run_step == begun or state.pending_messages:
             return False
-        if not self._start.pauses():
+        if not self._start.pauses(self._walked):
             return False
         request = cast('ModelRequestNode[Any, Any]', node).request
         stamped = replace(request, run_id=state.run_id, conversation_id=state.conversation_id)

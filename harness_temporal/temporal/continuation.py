@@ -26,12 +26,16 @@ class HistoryBudget:
 
     events: int | None = None
     bytes: int | None = None
+    walked_messages: int = 100_000
+    """What a replay may cost: the messages of the history at each step, added up. Pydantic AI goes through all of them
+    about ten times a step, so this many take some seconds, and Temporal gives a workflow task ten."""
 
-    def is_spent(self) -> bool:
-        """Whether this workflow run's history has reached the budget, or Temporal suggests to continue as new."""
+    def is_spent(self, walked: int = 0) -> bool:
+        """Whether this workflow run has reached the budget, or Temporal suggests to continue as new."""
         info = workflow.info()
         return (
             info.is_continue_as_new_suggested()
+            or walked >= self.walked_messages
             or (self.events is not None and info.get_current_history_length() >= self.events)
             or (self.bytes is not None and info.get_current_history_size() >= self.bytes)
         )

@@ -132,3 +132,18 @@ async def test_dedicated_boundaries_go_on_too(client: Client, workers: Workers, 
     assert (kinds.count('run_started'), kinds.count('model_request_completed'), kinds[-1]) == (1, 4, 'run_completed')
     for history in await legs(client, run):
         await replay(history, replace(workers.config, boundaries='dedicated'))
+
+
+async def test_what_a_replay_would_cost_is_bounded(client: Client, workers: Workers) -> None:
+    workers.start()
+    run = await start(client, workers, 'look look look look', history_budget=HistoryBudget(walked_messages=4))
+    await run.result()
+    # Requests with 1, 3, 5, 7 and 9 messages: the history before each adds up to 0, 2; 4; 6; 8.
+    assert [
+        len([name for name in activities_of(leg) if name.endswith('model_request')]) for leg in await legs(client, run)
+    ] == [
+        2,
+        1,
+        1,
+        1,
+    ]

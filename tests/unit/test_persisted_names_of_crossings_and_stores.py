@@ -63,7 +63,7 @@ def test_fields_of_what_crosses_into_activities(name: str, expected: str) -> Non
         (agent_run.AgentRunOutput, 'status output run_id conversation_id snapshot state usage'),
         (carried_state.SnapshotReference, 'run_id include_interrupted'),
         (carried_state.CarriedState, 'document history'),
-        (continuation.HistoryBudget, 'events bytes'),
+        (continuation.HistoryBudget, 'events bytes walked_messages'),
         (continuation.ContinuedAgentRun, 'progress behind conversation_id run_id'),
         (progress.RunProgress, 'run_id steps output_retries renews_system_prompts usage'),
         (snapshots.LoadSnapshot, 'agent run_id include_interrupted'),
