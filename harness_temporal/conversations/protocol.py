@@ -20,10 +20,11 @@ from harness_temporal.conversations.documents import check_summary
 from harness_temporal.conversations.records import ConversationSummary, SavedConversation
 from harness_temporal.conversations.rules import Change, Content, Decide, Name, Put
 from harness_temporal.conversations.text import LONGEST_QUERY, message_text, searchable
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError, ConversationNotFoundError
 from harness_temporal.history import decode_message, encode_history
 from harness_temporal.media.protocol import MediaStore
-from harness_temporal.records import StoredMessage, utc_now
+from harness_temporal.records import EncodedHistory, StoredMessage, utc_now
 from harness_temporal.stores.externalizer import Externalizer
 
 DEFAULT_LEASE: Final = timedelta(minutes=2)
@@ -135,13 +136,22 @@ class BaseConversationStore(ABC):
     """What every backend shares: checking, encoding, decoding and the rules. Holds no query."""
 
     def __init__(
-        self, *, media_store: MediaStore | None, media_threshold_bytes: int, lease: timedelta | None = None
+        self,
+        *,
+        media_store: MediaStore | None,
+        media_threshold_bytes: int,
+        keys: KeyRing | None = None,
+        lease: timedelta | None = None,
     ) -> None:
-        """Check the settings that all stores have. Without a lease, busy is what a live process of this machine has."""
+        """Check the settings that all stores have. Without a lease, busy is what a live process of this machine has.
+
+        With keys, messages are encrypted, and their text is not kept for searches: `listing` then finds a conversation
+        by its title, subtitle, tags, workspace, model and id alone, which are not encrypted.
+        """
         if lease is not None and lease <= timedelta():
             raise ConfigurationError(f'`lease` must be more than 0, got {lease}.')
         self._lease = lease
-        self._externalizer = Externalizer(media_store, media_threshold_bytes)
+        self._externalizer = Externalizer(media_store, media_threshold_bytes, keys)
 
     @property
     def media_store(self) -> MediaStore | None:
@@ -181,14 +191,18 @@ class BaseConversationStore(ABC):
         """Write the next revision of a conversation. See `ConversationStore.save`."""
         check_summary(summary)
         messages = list(messages)
-        history = await self._externalizer.store_history(encode_history(messages))
-        content, now = Content(history, message_text(messages)), utc_now()
+        text, now = '' if self._externalizer.encrypts else message_text(messages), utc_now()
         given = marked(summary, now, self._lease)
 
-        def decide(current: ConversationSummary | None) -> Put:
-            return Put(rules.saved(current, given, messages, now), content)
+        async def write(histories: Sequence[EncodedHistory]) -> Change | None:
+            [history] = histories
 
-        return _written(await self._change(summary.id, decide))
+            def decide(current: ConversationSummary | None) -> Put:
+                return Put(rules.saved(current, given, messages, now), Content(history, text))
+
+            return await self._change(summary.id, decide)
+
+        return _written(await self._externalizer.save([encode_history(messages)], write))
 
     async def get(self, *, conversation_id: str) -> SavedConversation:
         """Return a conversation. See `ConversationStore.get`."""

@@ -11,6 +11,7 @@ from harness_temporal.conversations.protocol import BaseConversationStore, Head
 from harness_temporal.conversations.records import ConversationSummary
 from harness_temporal.conversations.rules import Change, Decide, Delete, Put
 from harness_temporal.databases.sqlite import SqliteDatabase
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.media.sqlite import SqliteMediaStore
 from harness_temporal.records import to_microseconds
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
@@ -24,8 +25,8 @@ class SqliteConversationStore(BaseConversationStore):
     """Keeps conversations in one SQLite file, for any number of processes of one machine.
 
     Give it the file of the `SqliteStepStore` that keeps the runs: messages are then stored once for both, and a
-    conversation is deleted with its runs in one transaction. A new file is readable by its owner only. Nothing is
-    encrypted, and what is deleted may stay readable in free pages of the file.
+    conversation is deleted with its runs in one transaction. A new file is readable by its owner only. What is
+    deleted may stay readable in free pages of the file.
 
     A conversation that was saved as `running` is busy while the process lives that saved it. That is no lease: do not
     share the file between hosts.
@@ -37,6 +38,7 @@ class SqliteConversationStore(BaseConversationStore):
         connection: An open connection instead, made with `check_same_thread=False`.
         media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt messages with the newest of these; needs the extra `crypto`. See `BaseConversationStore`.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class SqliteConversationStore(BaseConversationStore):
         connection: sqlite3.Connection | None = None,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         self._database = SqliteDatabase(database, connection, *HISTORY_SCHEMAS)
         super().__init__(
             media_store=SqliteMediaStore(self._database) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
         )
 
     async def aclose(self) -> None:

@@ -1,9 +1,13 @@
-r"""The stored form of a body whose large parts are kept as blobs. Pure.
+r"""The stored form of a body whose large parts are kept as blobs, or that is encrypted. Pure.
 
 It is `\x02`, one line of JSON that says what goes where, and the rest of the body. A part is the inside of a JSON
 string: a text, or the Base64 form of bytes (whose blob is the bytes). Putting the parts back gives the very bytes that
 were cut, so the format knows nothing of messages, and nothing inside a body can be taken for it. A body that starts
-with `\x02` itself is kept in this form too, without parts.
+with `\x02` itself is kept in this form too, without parts, and so is one that starts with `\x03`.
+
+With a key (version 2) each part is encrypted, and the rest is sealed (`stores.sealing`) together with the line before
+it, in which the references stay readable: what is referred to can be told without the key. A body without large parts
+is then in the sealed form alone.
 """
 
 from __future__ import annotations
@@ -12,16 +16,19 @@ import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from pydantic_core import to_json
 
 from harness_temporal.errors import InvalidMediaUriError, StoreCorruptionError, StoreSchemaError
 from harness_temporal.media.uri import digest_of, media_uri
+from harness_temporal.stores.sealing import MARK as SEALED
+from harness_temporal.stores.sealing import Sealer
 
 _MARK = b'\x02'
 _VERSION = 1
+_SEALED_VERSION = 2
 _STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _BEFORE_BYTES = b'{"data":'
 _AFTER_BYTES = re.compile(rb',"media_type":"([^"\\]*)"')
@@ -45,10 +52,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Part:
-    """What was cut out of a body."""
+    """What was cut out of a body, as it is stored."""
 
     data: bytes
-    media_type: str
+    media_type: str | None
+    """`None` if it is encrypted."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,17 @@ class ExternalBody:
 
     references: Sequence[Reference]
     rest: bytes
+    head: bytes
+    """What comes before the rest."""
+    is_sealed: bool
+
+    def opened(self, sealer: Sealer) -> ExternalBody:
+        """Decrypt the rest.
+
+        Raises:
+            DecryptionError: It was sealed with another key, or was changed.
+        """
+        return replace(self, rest=sealer.open(self.rest, self.head), is_sealed=False)
 
     def join(self, blobs: Mapping[str, bytes]) -> bytes:
         """Return the body, given what the references name by URI."""
@@ -69,8 +88,16 @@ class ExternalBody:
         return bytes(body + self.rest[end:])
 
 
-def cut(body: bytes, threshold: int) -> tuple[bytes, list[Part]]:
-    """Return the stored form of a body and the parts of at least `threshold` bytes that are not in it."""
+def cut(body: bytes, threshold: int | None, sealer: Sealer | None = None) -> tuple[bytes, list[Part]]:
+    """Return the stored form of a body and the parts of at least `threshold` bytes that are not in it.
+
+    Args:
+        body: The body.
+        threshold: Without one, no part is cut out.
+        sealer: Encrypts the rest and each part.
+    """
+    if threshold is None:
+        threshold = len(body) + 1
     found: list[Reference] = []
     parts: dict[str, Part] = {}
     rest = bytearray()
@@ -82,15 +109,20 @@ def cut(body: bytes, threshold: int) -> tuple[bytes, list[Part]]:
         form, part = _part(body, match)
         if part is None or len(part.data) < threshold:
             continue
+        if sealer is not None:
+            part = Part(sealer.seal_part(part.data), None)
         rest += body[end : match.start(1)]
         uri = media_uri(part.data)
         found.append(Reference(len(rest), uri, form))
         parts[uri] = part
         end = match.end(1)
-    if not parts and not body.startswith(_MARK):
+    if not parts and sealer is not None:
+        return sealer.seal(body), []
+    if not parts and is_plain(body):
         return body, []
     rest += body[end:]
-    return _head(found) + rest, list(parts.values())
+    head = _head(found, _VERSION if sealer is None else _SEALED_VERSION)
+    return head + (bytes(rest) if sealer is None else sealer.seal(bytes(rest), head)), list(parts.values())
 
 
 def parse(stored: bytes) -> ExternalBody:
@@ -100,14 +132,15 @@ def parse(stored: bytes) -> ExternalBody:
         StoreSchemaError: A newer release wrote it.
         StoreCorruptionError: It is damaged.
     """
-    head, _, rest = stored[len(_MARK) :].partition(b'\n')
+    head, line_feed, rest = stored.partition(b'\n')
     try:
-        values: Any = json.loads(head)
+        values: Any = json.loads(head[len(_MARK) :])
         version = values['version']
-        if version == _VERSION:
+        if version in (_VERSION, _SEALED_VERSION):
             found = [Reference(**item) for item in values['parts']]
+            # What is encrypted is authenticated with the head, and longer than it was.
             _check(found, len(rest))
-            return ExternalBody(found, rest)
+            return ExternalBody(found, rest, head + line_feed, version == _SEALED_VERSION)
     except (ValueError, TypeError, KeyError, InvalidMediaUriError) as error:
         raise StoreCorruptionError('external parts', f'a body cannot be read: {error}.') from error
     raise StoreSchemaError('external parts', f'a body has the format {version!r}, which a newer release made.')
@@ -126,8 +159,13 @@ def digests_in(stored: bytes | None) -> Sequence[str]:
 
 
 def is_external(stored: bytes) -> bool:
-    """Whether this is the stored form and not the body itself."""
+    """Whether this is the form that can have parts elsewhere."""
     return stored.startswith(_MARK)
+
+
+def is_plain(stored: bytes) -> bool:
+    """Whether this is the body itself."""
+    return not stored.startswith((_MARK, SEALED))
 
 
 def _part(body: bytes, match: re.Match[bytes]) -> tuple[Form, Part | None]:
@@ -159,9 +197,9 @@ def _inside(form: Form, data: bytes) -> bytes:
             return urlsafe_b64encode(data)
 
 
-def _head(found: Sequence[Reference]) -> bytes:
+def _head(found: Sequence[Reference], version: int) -> bytes:
     parts = [vars(reference) for reference in found]
-    return _MARK + json.dumps({'version': _VERSION, 'parts': parts}, separators=(',', ':')).encode() + b'\n'
+    return _MARK + json.dumps({'version': version, 'parts': parts}, separators=(',', ':')).encode() + b'\n'
 
 
 def _check(found: Sequence[Reference], length: int) -> None:

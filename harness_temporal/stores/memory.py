@@ -168,8 +168,7 @@ class InMemoryStepStore(BaseStepStore):
         found.sort(key=lambda record: record.started_at)
         return found if limit is None else found[max(0, len(found) - limit) :]
 
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
-        """Return the run's events in order."""
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
         events = [replace(event) for event in self._events(run_id) if (event.seq or 0) > after]
         return events if limit is None else events[: max(0, limit)]
 

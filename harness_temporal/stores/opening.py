@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.stores.file import FileStepStore
 from harness_temporal.stores.protocol import StepStore
@@ -81,25 +82,31 @@ def parse_location(text: str, *, parameters: tuple[str, ...] = ()) -> FileLocati
     raise ConfigurationError(f'There is no {text!r} to tell the kind of store from; write {_FORMS}.')
 
 
-def open_store(text: str) -> StepStore:
+def open_store(text: str, *, keys: KeyRing | None = None) -> StepStore:
     """Return the store that `text` names. Nothing is opened or made before its first use.
 
-    The URL of PostgreSQL may name the schema, as in `postgresql://localhost/app?schema=agents`.
+    Args:
+        text: See `parse_location`. The URL of PostgreSQL may name the schema, as in
+            `postgresql://localhost/app?schema=agents`.
+        keys: Encrypt content with the newest of these; see `BaseStepStore`.
 
     Raises:
         ConfigurationError: It names none, or one whose driver is not installed.
     """
     location = parse_location(text, parameters=('schema',))
     if isinstance(location, FileLocation):
-        return FileStepStore(location.path) if location.kind == 'file' else SqliteStepStore(location.path)
+        kind = FileStepStore if location.kind == 'file' else SqliteStepStore
+        return kind(location.path, keys=keys)
     if location.kind == 'postgresql':
         from harness_temporal.stores.postgres import PostgresStepStore
 
         schema = location.parameters.get('schema')
-        return PostgresStepStore(location.url) if schema is None else PostgresStepStore(location.url, schema=schema)
+        if schema is None:
+            return PostgresStepStore(location.url, keys=keys)
+        return PostgresStepStore(location.url, schema=schema, keys=keys)
     from harness_temporal.stores.mongo import MongoStepStore
 
-    return MongoStepStore(db_url=location.url, database=location.required_database())
+    return MongoStepStore(db_url=location.url, database=location.required_database(), keys=keys)
 
 
 def _path(text: str, scheme: str, rest: str) -> Path:
@@ -112,7 +119,10 @@ def _path(text: str, scheme: str, rest: str) -> Path:
 
 
 def _server(kind: str, text: str, names: tuple[str, ...]) -> ServerLocation:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise ConfigurationError(f'{text!r} is no URL of a store: {error}.') from error
     query = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in query if name in names}
     # Untouched unless there is something of ours in it: the driver knows best how to read it.

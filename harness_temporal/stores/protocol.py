@@ -12,10 +12,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from harness_temporal.errors import ConfigurationError, InvalidRunIdError, NotStorableError, StoreCorruptionError
+from harness_temporal.encryption.keys import KeyRing
+from harness_temporal.errors import (
+    ConfigurationError,
+    InvalidRunIdError,
+    NotStorableError,
+    StoreCorruptionError,
+    ToolEffectConflictError,
+)
 from harness_temporal.history import decode_message, encode_history
 from harness_temporal.identity import check_run_id
 from harness_temporal.media.protocol import MediaStore
+from harness_temporal.observability.observer import timed
 from harness_temporal.records import (
     Batch,
     ContinuableSnapshot,
@@ -153,12 +161,17 @@ class BaseStepStore(ABC):
         max_snapshots_per_run: int | None = None,
         media_store: MediaStore | None = None,
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
-        """Check the settings that all stores have. Without a media store, everything is kept in the store itself."""
+        """Check the settings that all stores have.
+
+        Without a media store, everything is kept in the store itself. With keys, the content of messages, tool effects,
+        responses and events is encrypted, and so is what of it goes to the media store.
+        """
         if max_snapshots_per_run is not None and max_snapshots_per_run < 1:
             raise ConfigurationError(f'`max_snapshots_per_run` must be at least 1, got {max_snapshots_per_run}.')
         self.max_snapshots_per_run = max_snapshots_per_run
-        self._externalizer = Externalizer(media_store, media_threshold_bytes)
+        self._externalizer = Externalizer(media_store, media_threshold_bytes, keys)
 
     @property
     def media_store(self) -> MediaStore | None:
@@ -180,7 +193,8 @@ class BaseStepStore(ABC):
     ) -> list[RunRecord]: ...
 
     @abstractmethod
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]: ...
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
+        """Return the events in order, as `list_events` does."""
 
     @abstractmethod
     async def _read_snapshots(self, run_id: str, *, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
@@ -234,7 +248,16 @@ class BaseStepStore(ABC):
     async def commit(self, records: Batch) -> None:
         """Write all records of one moment in one transaction. See `StepStore.commit`."""
         if records:
-            await self._write(await self._stored(prepare(records)))
+            with timed(self, 'commit'):
+                await self._commit_prepared(prepare(records))
+
+    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+        """Return the run's events in order, those with `seq` greater than `after`, at most `limit`."""
+        restore = self._externalizer.restore_text
+        return [
+            event if event.error is None else replace(event, error=await restore(event.error, f'run {run_id!r}'))
+            for event in await self._read_events(run_id, after=after, limit=limit)
+        ]
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         """Return the newest snapshot; by default the newest complete one."""
@@ -251,20 +274,22 @@ class BaseStepStore(ABC):
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         """Return the newest ledger entry with this tool call id."""
         record = await self._read_tool_effect(run_id, tool_call_id)
-        return await self._with_value(record) if record else None
+        return await self._restored_effect(record) if record else None
 
     async def list_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
         """Return all ledger entries of the run."""
-        return [await self._with_value(item) for item in await self._read_tool_effects(run_id, unresolved=False)]
+        return [await self._restored_effect(item) for item in await self._read_tool_effects(run_id, unresolved=False)]
 
     async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
         """Return the entries whose effect may or may not have happened."""
-        return [await self._with_value(item) for item in await self._read_tool_effects(run_id, unresolved=True)]
+        return [await self._restored_effect(item) for item in await self._read_tool_effects(run_id, unresolved=True)]
 
     async def get_model_response(self, *, run_id: str, key: str) -> ModelResponseRecord | None:
         """Return the run's latest recorded model response if it is the one under `key`."""
         record = await self._read_model_response(run_id, key)
-        return replace(record, body=await self._externalizer.restore(record.body, run_id)) if record else None
+        return (
+            replace(record, body=await self._externalizer.restore(record.body, f'run {run_id!r}')) if record else None
+        )
 
     async def register_run(self, record: RunRecord) -> None:
         """Commit one run record."""
@@ -284,41 +309,56 @@ class BaseStepStore(ABC):
 
     # --- bodies ---
 
-    async def _stored(self, batch: PreparedBatch) -> PreparedBatch:
-        """Store what is large elsewhere. What refers to it is written after that."""
-        store = self._externalizer.store
-        return replace(
-            batch,
-            effects=[
-                item if item.value is None else replace(item, value=await store(item.value)) for item in batch.effects
-            ],
-            snapshots=[replace(item, history=await self._stored_history(item.history)) for item in batch.snapshots],
-            responses=[replace(item, body=await store(item.body)) for item in batch.responses],
-        )
+    async def _commit_prepared(self, batch: PreparedBatch) -> None:
+        """Store what is large elsewhere, encrypt, and write what refers to it after that."""
 
-    async def _stored_history(self, history: EncodedHistory) -> EncodedHistory:
-        if self._externalizer.media_store is None:
-            return history
-        # A history comes by with every step, and hardly any of its messages is large.
-        threshold = self._externalizer.threshold
-        large = [index for index, item in enumerate(history.links) if len(item.message.body) >= threshold]
-        if not large:
-            return history
-        links = list(history.links)
-        for index in large:
-            message = links[index].message
-            stored = StoredMessage(message.digest, await self._externalizer.store(message.body, message.digest))
-            links[index] = replace(links[index], message=stored)
-        return replace(history, links=tuple(links))
+        async def write(histories: Sequence[EncodedHistory]) -> None:
+            snapshots = [
+                replace(item, history=history) for item, history in zip(batch.snapshots, histories, strict=True)
+            ]
+            await self._write(replace(stored, snapshots=snapshots))
+
+        stored = replace(
+            batch,
+            effects=[await self._stored_effect(item) for item in batch.effects],
+            events=[
+                item if item.error is None else replace(item, error=await self._externalizer.store_text(item.error))
+                for item in batch.events
+            ],
+            responses=[replace(item, body=await self._externalizer.store(item.body)) for item in batch.responses],
+        )
+        try:
+            await self._externalizer.save([item.history for item in batch.snapshots], write)
+        except ToolEffectConflictError as error:
+            error.current = await self._restored_effect(error.current)
+            raise
 
     async def _loaded(self, row: SnapshotRow) -> ContinuableSnapshot:
-        messages = [await self._externalizer.restore_message(message, row.snapshot.run_id) for message in row.messages]
+        owner = f'run {row.snapshot.run_id!r}'
+        messages = [await self._externalizer.restore_message(message, owner) for message in row.messages]
         return replace(row.snapshot, messages=[decode_message(message.body) for message in messages])
 
-    async def _with_value(self, record: ToolEffectRecord) -> ToolEffectRecord:
-        if record.value is None:
+    async def _stored_effect(self, record: ToolEffectRecord) -> ToolEffectRecord:
+        if record.value is record.error is record.effect_summary is None:
             return record
-        return replace(record, value=await self._externalizer.restore(record.value, record.run_id))
+        text = self._externalizer.store_text
+        return replace(
+            record,
+            value=None if record.value is None else await self._externalizer.store(record.value),
+            error=await text(record.error),
+            effect_summary=await text(record.effect_summary),
+        )
+
+    async def _restored_effect(self, record: ToolEffectRecord) -> ToolEffectRecord:
+        if record.value is record.error is record.effect_summary is None:
+            return record
+        owner, text = f'run {record.run_id!r}', self._externalizer.restore_text
+        return replace(
+            record,
+            value=None if record.value is None else await self._externalizer.restore(record.value, owner),
+            error=await text(record.error, owner),
+            effect_summary=await text(record.effect_summary, owner),
+        )
 
 
 def prepare(records: Batch) -> PreparedBatch:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from harness_temporal.databases.sqlite import SqliteDatabase
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import DuplicateRunError, StoreCorruptionError
 from harness_temporal.ledger import advance
 from harness_temporal.media.sqlite import SqliteMediaStore
@@ -63,6 +64,7 @@ class SqliteStepStore(BaseStepStore):
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all.
         media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt content with the newest of these; needs the extra `crypto`. See `BaseStepStore` for what that is.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class SqliteStepStore(BaseStepStore):
         max_snapshots_per_run: int | None = None,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         self._database = SqliteDatabase(database, connection, *HISTORY_SCHEMAS)
         super().__init__(
             max_snapshots_per_run=max_snapshots_per_run,
             media_store=SqliteMediaStore(self._database) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
         )
 
     async def aclose(self) -> None:
@@ -103,7 +107,7 @@ class SqliteStepStore(BaseStepStore):
         condition = f'{" AND ".join(given) or "TRUE"} ORDER BY started_at DESC, registration_number DESC LIMIT ?'
         return (await self._find(_RUNS, condition, *given.values(), _bounded(limit)))[::-1]
 
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
         condition = 'run_id = ? AND seq > ? ORDER BY seq LIMIT ?'
         return await self._find(_EVENTS, condition, run_id, _bounded(after), _bounded(limit))
 

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from harness_temporal.encryption import Key, KeyRing
 from harness_temporal.records import (
     Batch,
     ContinuableSnapshot,
@@ -317,6 +319,20 @@ async def test_killed_writer_leaves_whole_batches_and_the_next_write_succeeds(ki
 @pytest.mark.timeout(600)
 async def test_writer_killed_in_a_large_batch_leaves_all_of_it_or_nothing(kill: Kill, backend: Backend) -> None:
     await Campaign(kill, backend, size=LARGE, window=0.3).run(LARGE_KILLS)
+
+
+class Encrypting(SqliteStepStore):
+    """Can be sent to another process, unlike its keys."""
+
+    def __init__(self, database: Path, **settings: Any) -> None:
+        super().__init__(database, keys=KeyRing.of(Key('k1', bytes(32))), **settings)
+
+
+async def test_killed_writer_that_encrypts_leaves_whole_batches_too(kill: Kill, tmp_path: Path) -> None:
+    backend = Backend(
+        open_at=lambda name: partial(Encrypting, tmp_path / f'{name}.db', max_snapshots_per_run=KEPT_SNAPSHOTS)
+    )
+    await Campaign(kill, backend).run(10)
 
 
 class InTwoTransactions(SqliteStepStore):

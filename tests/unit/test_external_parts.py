@@ -82,9 +82,9 @@ def test_every_large_part_is_cut_and_equal_ones_are_one_blob() -> None:
 
 @given(st.binary(max_size=300), st.integers(1, 40))
 def test_any_bytes_come_back(body: bytes, threshold: int) -> None:
-    for given_body in (body, b'\x02' + body, b'"' + body + b'"'):
+    for given_body in (body, b'\x02' + body, b'\x03' + body, b'"' + body + b'"'):
         stored, parts = cut(given_body, threshold)
-        assert is_external(stored) == (bool(parts) or given_body.startswith(b'\x02'))
+        assert is_external(stored) == (bool(parts) or given_body.startswith((b'\x02', b'\x03')))
         assert (restored(stored, [part.data for part in parts]) if is_external(stored) else stored) == given_body
 
 
@@ -121,7 +121,7 @@ def test_user_data_that_looks_like_the_form_is_not_taken_for_it() -> None:
         (b'\x02{}\n', StoreCorruptionError, 'version'),
         (b'\x02[]\nrest', StoreCorruptionError, 'cannot be read'),
         (b'\x02{"version":1}\n', StoreCorruptionError, 'parts'),
-        (b'\x02{"version":2,"parts":[]}\n', StoreSchemaError, '2'),
+        (b'\x02{"version":3,"parts":[]}\n', StoreSchemaError, '3'),
         (b'\x02{"version":"1","parts":[]}\n', StoreSchemaError, "'1'"),
         (b'\x02{"version":1,"parts":[{"at":9}]}\nrest', StoreCorruptionError, 'uri'),
         (b'\x02{"version":1,"parts":[{"at":9,"uri":"x","form":"text"}]}\nrest', StoreCorruptionError, "'x'"),

@@ -11,6 +11,7 @@ from harness_temporal.conversations.mongo.documents import HEADS, STORE, contain
 from harness_temporal.conversations.protocol import DEFAULT_LEASE, BaseConversationStore, Head
 from harness_temporal.conversations.records import ConversationSummary
 from harness_temporal.conversations.rules import Change, Decide, Delete, Put
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.media.mongo import MongoMediaStore
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
@@ -41,6 +42,7 @@ class MongoConversationStore(BaseConversationStore):
         timeout: How many seconds one request may take, see `MongoStepStore`.
         media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt messages with the newest of these; needs the extra `crypto`. See `BaseConversationStore`.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class MongoConversationStore(BaseConversationStore):
         timeout: float = 30.0,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         try:
             # Here, so that the module can be imported where the driver is not installed.
@@ -65,6 +68,7 @@ class MongoConversationStore(BaseConversationStore):
         super().__init__(
             media_store=MongoMediaStore(database=self._database) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
             lease=lease,
         )
         self._heads = Heads(self._database)

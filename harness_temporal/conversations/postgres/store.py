@@ -12,6 +12,7 @@ from harness_temporal.conversations.protocol import DEFAULT_LEASE, BaseConversat
 from harness_temporal.conversations.records import ConversationSummary
 from harness_temporal.conversations.rules import Change, Decide, Delete, Put
 from harness_temporal.databases.postgres.sql import Row, Statements
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
     ConfigurationError,
     HistoryMissingError,
@@ -54,6 +55,7 @@ class PostgresConversationStore(BaseConversationStore):
         acquire_timeout: How many seconds a call may wait for a connection before it raises `StoreUnavailableError`.
         media_store: Where large parts are kept; by default in the same schema, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt messages with the newest of these; needs the extra `crypto`. See `BaseConversationStore`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class PostgresConversationStore(BaseConversationStore):
         acquire_timeout: float = 30.0,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         try:
             # Here, so that the module can be imported where the driver is not installed.
@@ -82,6 +85,7 @@ class PostgresConversationStore(BaseConversationStore):
         super().__init__(
             media_store=PostgresMediaStore(self._connections) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
             lease=lease,
         )
 

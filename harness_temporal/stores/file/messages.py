@@ -16,7 +16,7 @@ from pathlib import Path
 from harness_temporal.errors import HistoryMissingError, StoreCorruptionError
 from harness_temporal.history import link, stored_message
 from harness_temporal.records import EncodedHistory, StoredMessage
-from harness_temporal.stores.external import is_external
+from harness_temporal.stores.external import is_plain
 from harness_temporal.stores.file.folders import MESSAGES, STORE, Folder
 
 _LOCK = '.lock'
@@ -162,7 +162,7 @@ def _read(log: Folder | None, digest: bytes, path: Path) -> tuple[bytes | None, 
     except ValueError:
         parent = message = b''
     stored = StoredMessage(message, body)
-    is_changed = not is_external(body) and stored_message(body).digest != message
+    is_changed = is_plain(body) and stored_message(body).digest != message
     if is_changed or link(parent or None, 0, [stored]).head != digest:
         raise StoreCorruptionError(STORE, f'{path}: the message is damaged.')
     return parent or None, stored

@@ -14,6 +14,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError, HarnessError, StoreCorruptionError
 from harness_temporal.media.disk import DiskMediaStore
 from harness_temporal.records import ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
@@ -61,6 +62,7 @@ class FileStepStore(BaseStepStore):
         max_snapshots_per_run: How many snapshots to keep per run; `None` keeps all. Messages are kept in any case.
         media_store: Where large parts are kept; by default in `media/` of the folder, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt content with the newest of these; needs the extra `crypto`. See `BaseStepStore` for what that is.
     """
 
     def __init__(
@@ -70,12 +72,14 @@ class FileStepStore(BaseStepStore):
         max_snapshots_per_run: int | None = None,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         self._path = Path(directory).absolute()
         super().__init__(
             max_snapshots_per_run=max_snapshots_per_run,
             media_store=DiskMediaStore(self._path / MEDIA) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
         )
         if sys.platform == 'win32':
             raise ConfigurationError(f'`{STORE}` needs file locks that Windows does not have; use `SqliteStepStore`.')
@@ -101,7 +105,7 @@ class FileStepStore(BaseStepStore):
         ]
         return _newest(found, limit)
 
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
         events = await self._read(run_id, lambda run: _load_lines(StepEvent, run, EVENTS, after=after), [])
         return events if limit is None else events[: max(0, limit)]
 

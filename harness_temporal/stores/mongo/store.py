@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError, StoreUnavailableError
 from harness_temporal.media.mongo import MongoMediaStore
 from harness_temporal.records import (
@@ -57,6 +58,7 @@ class MongoStepStore(BaseStepStore):
             the call raises `StoreUnavailableError`. It takes the place of what the client has for that.
         media_store: Where large parts are kept; by default in the same database, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt content with the newest of these; needs the extra `crypto`. See `BaseStepStore` for what that is.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class MongoStepStore(BaseStepStore):
         timeout: float = 30.0,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         try:
             # Here, so that the module can be imported where the driver is not installed.
@@ -83,6 +86,7 @@ class MongoStepStore(BaseStepStore):
             max_snapshots_per_run=max_snapshots_per_run,
             media_store=MongoMediaStore(database=self._database) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
         )
         self._messages = Messages(self._database)
         self._content = Content(self._database, self._messages)
@@ -199,8 +203,7 @@ class MongoStepStore(BaseStepStore):
         found = await self._database.find('runs', query, sort=newest_first, limit=limit)
         return [from_document(RunRecord, item) for item in reversed(found)]
 
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
-        """Return the run's events in order."""
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
         query = {'run_id': escape(run_id), 'seq': {'$gt': max(0, min(after, _LARGEST))}}
         found = await self._database.find('events', query, sort={'seq': 1}, limit=limit)
         return [from_document(StepEvent, item) for item in found]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness_temporal.recent import Recent
-from harness_temporal.records import EncodedHistory, ToolEffectRecord
+from harness_temporal.records import ToolEffectRecord
+from harness_temporal.stores.known_links import KnownLinks
 
 LedgerKey = tuple[str, str]
 """A run id and a ledger key."""
@@ -24,11 +25,11 @@ class LedgerEntry:
     revision: str
 
 
-class Beliefs:
+class Beliefs(KnownLinks):
     """The links and ledger entries that this process wrote or read lately."""
 
     def __init__(self) -> None:
-        self._links = Recent[bytes, bool](32_768)
+        super().__init__()
         self._entries = Recent[LedgerKey, LedgerEntry](4_096)
 
     def entry(self, key: LedgerKey) -> LedgerEntry | None:
@@ -42,19 +43,3 @@ class Beliefs:
             self._entries.put(key, entry)
         else:
             self._entries.drop(key)
-
-    def known_length(self, history: EncodedHistory) -> int:
-        """Return how many of the history's links are in the database, as far as is known."""
-        count = len(history.links)
-        while count and not self._links.get(history.links[count - 1].digest):
-            count -= 1
-        return count
-
-    def saw_history(self, history: EncodedHistory) -> None:
-        """Remember that all of a history is in the database."""
-        for link in history.links[self.known_length(history) :]:
-            self._links.put(link.digest, True)
-
-    def forget_links(self) -> None:
-        """Start anew after a belief was wrong."""
-        self._links.clear()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from harness_temporal.databases.postgres.sql import Row, Statements
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
     ConfigurationError,
     DuplicateRunError,
@@ -57,6 +58,7 @@ class PostgresStepStore(BaseStepStore):
         acquire_timeout: How many seconds a call may wait for a connection before it raises `StoreUnavailableError`.
         media_store: Where large parts are kept; by default in the same schema, with `None` in the messages.
         media_threshold_bytes: How large a binary or text part has to be for that.
+        keys: Encrypt content with the newest of these; needs the extra `crypto`. See `BaseStepStore` for what that is.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class PostgresStepStore(BaseStepStore):
         acquire_timeout: float = 30.0,
         media_store: MediaStoreChoice = 'default',
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
+        keys: KeyRing | None = None,
     ) -> None:
         try:
             # Here, so that the module can be imported where the driver is not installed.
@@ -86,6 +89,7 @@ class PostgresStepStore(BaseStepStore):
             max_snapshots_per_run=max_snapshots_per_run,
             media_store=PostgresMediaStore(self._connections) if media_store == 'default' else media_store,
             media_threshold_bytes=media_threshold_bytes,
+            keys=keys,
         )
 
     async def aclose(self) -> None:
@@ -165,8 +169,7 @@ class PostgresStepStore(BaseStepStore):
             rows = await self._fetch('list_runs', _bounded(limit))
         return [from_row(RunRecord, row) for row in reversed(rows)]
 
-    async def list_events(self, *, run_id: str, after: int = 0, limit: int | None = None) -> list[StepEvent]:
-        """Return the run's events in order."""
+    async def _read_events(self, run_id: str, *, after: int, limit: int | None) -> list[StepEvent]:
         rows = await self._fetch('list_events', escape(run_id), _bounded(after), _bounded(limit))
         return [from_row(StepEvent, row) for row in rows]
 

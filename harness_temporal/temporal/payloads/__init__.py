@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from harness_temporal.encryption import Key, KeyRing, KeySource
 from harness_temporal.temporal.payloads.errors import PayloadError, PayloadTooLargeError, PayloadUnreadableError
 from harness_temporal.temporal.payloads.expiry import expire_payloads
-from harness_temporal.temporal.payloads.keys import Key, KeyRing, KeySource
 from harness_temporal.temporal.payloads.storage import PayloadStorage
 
 __all__ = [

@@ -26,10 +26,10 @@ from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec, SerializationContext, WithSerializationContext
 
+from harness_temporal.encryption.keys import Key, KeyRing
 from harness_temporal.observability.observer import Observer
 from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.errors import PayloadUnreadableError
-from harness_temporal.temporal.payloads.keys import Key, KeyRing
 from harness_temporal.temporal.payloads.owners import is_activity_of_workflow, owner_of, workflow_of
 from harness_temporal.temporal.payloads.pieces import PieceError, PieceStore
 from harness_temporal.temporal.payloads.references import (

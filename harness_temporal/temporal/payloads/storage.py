@@ -14,12 +14,12 @@ from temporalio.converter import (
     DefaultFailureConverterWithEncodedAttributes,
 )
 
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.media.protocol import MediaStore
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.payloads.codec import HarnessPayloadCodec
 from harness_temporal.temporal.payloads.converter import is_limited, limited_converter
-from harness_temporal.temporal.payloads.keys import KeyRing
 from harness_temporal.temporal.payloads.pieces import PieceStore
 
 SERVER_LIMIT: Final = 2 * 1024 * 1024 - 16 * 1024

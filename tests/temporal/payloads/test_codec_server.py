@@ -22,10 +22,10 @@ from google.protobuf import json_format
 from temporalio.api.common.v1 import Payloads
 
 from harness_temporal.cli.codec_server import CodecServer, CodecServerSettings, run, serve_storage, shared_token
+from harness_temporal.encryption.keys import KEYS_VARIABLE
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.temporal.dev_server import free_port
 from harness_temporal.temporal.payloads import Key, KeyRing, PayloadStorage
-from harness_temporal.temporal.payloads.keys import KEYS_VARIABLE
 from harness_temporal.temporal.payloads.stuck import payloads_in
 from tests.temporal.payloads.workers import Setup, noise
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
+from harness_temporal.encryption import Key, KeyRing, keys
+from harness_temporal.encryption.keys import KEYS_VARIABLE, REFRESH_SECONDS, RETRY_SECONDS
 from harness_temporal.errors import ConfigurationError
-from harness_temporal.temporal.payloads import Key, KeyRing, keys
-from harness_temporal.temporal.payloads.keys import KEYS_VARIABLE, REFRESH_SECONDS, RETRY_SECONDS
 
 # The same in every process: they are in the names of tests.
 NEW, OLD = Key('new', b'n' * 32), Key('old', b'o' * 32)
@@ -101,8 +105,8 @@ async def test_a_service_that_is_away_does_not_stop_who_has_keys(clock: Clock) -
 @pytest.mark.parametrize(
     ('text', 'message'),
     [
-        ('', 'There are no payload keys in the environment variable'),
-        ('# nothing', 'There are no payload keys'),
+        ('', 'There are no encryption keys in the environment variable'),
+        ('# nothing', 'There are no encryption keys'),
         ('secret', 'key 1 in the environment variable HARNESS_PAYLOAD_KEYS is not `id:base64`'),
         ('a:secret!', "'a' in the environment variable HARNESS_PAYLOAD_KEYS is not base64"),
         ('a:c2VjcmV0', "'a' has 6 bytes instead of 32"),
@@ -124,6 +128,20 @@ async def test_what_is_no_key_is_refused_and_not_shown(
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match='nowhere'):
         await KeyRing.from_file(tmp_path / 'nowhere').newest()
+
+
+def test_a_ring_serves_event_loops_of_several_threads_at_once() -> None:
+    asked = threading.Barrier(2, timeout=20)
+
+    async def source() -> Sequence[Key]:
+        # Both loops ask at once: neither waits for what the other one holds.
+        await to_thread.run_sync(asked.wait)
+        return [NEW]
+
+    ring = KeyRing(source)
+    with ThreadPoolExecutor(2) as threads:
+        found = [threads.submit(asyncio.run, ring.newest()) for _ in range(2)]
+        assert [future.result() for future in found] == [NEW, NEW]
 
 
 async def test_a_source_without_keys_is_refused() -> None:

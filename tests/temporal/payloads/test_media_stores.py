@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
+from harness_temporal.encryption.keys import parse_keys
 from harness_temporal.media import BaseMediaStore
 from harness_temporal.media.uri import uri_of
 from harness_temporal.temporal.payloads import Key, KeyRing, PayloadStorage
-from harness_temporal.temporal.payloads.keys import parse_keys
 from tests.conformance.opening import drop_schema
 from tests.mongo_server import drop_database
 from tests.s3_server import Bucket, S3Server

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from temporalio.api.common.v1 import Payload
 
+from harness_temporal.encryption.keys import KEYS_VARIABLE
 from harness_temporal.media import DiskMediaStore
 from harness_temporal.temporal.payloads import Key, KeyRing, PayloadError, PayloadStorage
 from harness_temporal.temporal.payloads.cutting import cut
 from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.errors import PayloadTooLargeError, PayloadUnreadableError
-from harness_temporal.temporal.payloads.keys import KEYS_VARIABLE
 from harness_temporal.temporal.payloads.references import Reference
 from harness_temporal.temporal.payloads.tree import group
 from tests.temporal.payloads.test_cutting import KINDS, names

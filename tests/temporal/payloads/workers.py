@@ -20,13 +20,13 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from harness_temporal import AgentRunInput, AgentRunOutput, HarnessDurability, StepPersistence, recovery_retryable
+from harness_temporal.encryption.keys import parse_keys
 from harness_temporal.errors import StoreUnavailableError
 from harness_temporal.media import DiskMediaStore, MediaContext
 from harness_temporal.media.context import NO_CONTEXT
 from harness_temporal.step_persistence import SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
 from harness_temporal.temporal.payloads import KeyRing, PayloadStorage
-from harness_temporal.temporal.payloads.keys import parse_keys
 from tests.temporal.processes import ReadOnlyStore, die_once
 from tests.temporal.scenarios import HEARTBEAT, note, noted, script
 from workflows.agent_run import AgentRunWorkflow

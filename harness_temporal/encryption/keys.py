@@ -1,4 +1,4 @@
-"""The keys that payloads are encrypted with."""
+"""The keys that content is encrypted with."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from anyio import Lock, to_thread
+from anyio.lowlevel import RunVar
 
 from harness_temporal.errors import ConfigurationError
 
@@ -37,16 +38,16 @@ class Key:
     """
 
     id: str
-    """Is in the metadata of each payload; not secret."""
+    """Is beside all that the key encrypted; not secret."""
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         if not _ID.fullmatch(self.id):
             raise ConfigurationError(
-                f'The id of a payload key is 1 to 64 of `A-Z a-z 0-9 _ . -`, not {self.id[:80]!r}.'
+                f'The id of an encryption key is 1 to 64 of `A-Z a-z 0-9 _ . -`, not {self.id[:80]!r}.'
             )
         if len(self.secret) != _SECRET_SIZE:
-            raise ConfigurationError(f'The payload key {self.id!r} has {len(self.secret)} bytes instead of 32.')
+            raise ConfigurationError(f'The encryption key {self.id!r} has {len(self.secret)} bytes instead of 32.')
 
     @classmethod
     def generate(cls, id: str) -> Key:
@@ -65,8 +66,10 @@ KeySource: TypeAlias = Callable[[], 'Sequence[Key] | Awaitable[Sequence[Key]]']
 class KeyRing:
     """Keys that all decrypt, of which the first encrypts.
 
-    To rotate, add the new key as the second first, everywhere; then make it the first. A worker that does not have a
-    key cannot read what was encrypted with it. A key may go when no history that it encrypted is left.
+    To rotate, add the new key as the second first, everywhere; then make it the first. Who does not have a key cannot
+    read what was encrypted with it. A key may go when no history and no row of a store that it encrypted is left.
+
+    A ring may serve many threads and event loops.
 
     Args:
         source: Gives the keys, from a key management service for example.
@@ -76,7 +79,8 @@ class KeyRing:
         self._source = source
         self._keys: dict[str, Key] = {}
         self._asked_at = 0.0
-        self._lock: Lock | None = None
+        # A lock belongs to an event loop.
+        self._lock = RunVar[Lock]('lock')
 
     @classmethod
     def of(cls, *keys: Key) -> KeyRing:
@@ -96,7 +100,7 @@ class KeyRing:
             try:
                 text = Path(path).read_text()
             except (OSError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f'The payload keys cannot be read from {path}: {error}') from error
+                raise ConfigurationError(f'The encryption keys cannot be read from {path}: {error}') from error
             return parse_keys(text, str(path))
 
         async def read_in_thread() -> Sequence[Key]:
@@ -125,9 +129,11 @@ class KeyRing:
         return self._keys.get(id)
 
     async def _load(self, *, older_than: float) -> None:
-        # A lock belongs to an event loop, and a ring may be made outside of one.
-        self._lock = self._lock or Lock()
-        async with self._lock:
+        lock = self._lock.get(None)
+        if lock is None:
+            lock = Lock()
+            self._lock.set(lock)
+        async with lock:
             if self._keys and time.monotonic() < self._asked_at + older_than:
                 return
             try:
@@ -137,7 +143,7 @@ class KeyRing:
                 if not self._keys:
                     raise
                 # The keys at hand still work; a key service that is away must not stop every run.
-                _logger.exception('The payload keys could not be loaded again; the known ones stay in use.')
+                _logger.exception('The encryption keys could not be loaded again; the known ones stay in use.')
                 self._asked_at = time.monotonic()
                 return
             self._keys = _unique(keys)
@@ -152,24 +158,24 @@ def parse_keys(text: str, origin: str) -> Sequence[Key]:
     """
     entries = [entry for line in text.splitlines() for entry in line.partition('#')[0].split()]
     if not entries:
-        raise ConfigurationError(f'There are no payload keys in {origin}.')
+        raise ConfigurationError(f'There are no encryption keys in {origin}.')
     return [_parse(entry, origin, number) for number, entry in enumerate(entries, 1)]
 
 
 def _parse(entry: str, origin: str, number: int) -> Key:
     id, separator, secret = entry.partition(':')
     if not separator:
-        raise ConfigurationError(f'Payload key {number} in {origin} is not `id:base64`.')
+        raise ConfigurationError(f'Encryption key {number} in {origin} is not `id:base64`.')
     try:
         return Key(id, base64.b64decode(secret, validate=True))
     except binascii.Error as error:
-        raise ConfigurationError(f'The secret of payload key {id[:64]!r} in {origin} is not base64.') from error
+        raise ConfigurationError(f'The secret of encryption key {id[:64]!r} in {origin} is not base64.') from error
 
 
 def _unique(keys: Sequence[Key]) -> dict[str, Key]:
     if not keys:
-        raise ConfigurationError('The source of the payload keys gave none.')
+        raise ConfigurationError('The source of the encryption keys gave none.')
     known = {key.id: key for key in keys}
     if len(known) != len(keys):
-        raise ConfigurationError('Two payload keys have the same id.')
+        raise ConfigurationError('Two encryption keys have the same id.')
     return known
