@@ -8,8 +8,8 @@ import sys
 
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.hosting.ending import end_process
+from harness_temporal.hosting.logs import configure_logging
 from workers.agent_worker import run_worker
-from workers.logs import configure_logging
 from workers.settings import Settings
 
 logger = logging.getLogger('workers')

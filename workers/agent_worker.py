@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, Final
-
-from pydantic_ai.agent import AbstractAgent
+from typing import Final
 
 from harness_temporal.hosting.connection import check_namespace, connect
-from harness_temporal.hosting.worker import build_worker
-from harness_temporal.media import MediaStore
-from harness_temporal.media.protocol import BaseMediaStore
+from harness_temporal.hosting.worker import build_worker, stores_of
 from harness_temporal.observability import HarnessMetrics
-from harness_temporal.stores import StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
-from harness_temporal.temporal.agents import AgentRegistry
-from harness_temporal.temporal.payloads import PayloadStorage
 from workers.connection import telemetry_runtime
 from workers.drain import AFTER_GRACE_SECONDS, DrainLimit
 from workers.http import Answer, Route, serving_http
@@ -27,10 +19,11 @@ from workers.settings import Settings
 from workers.tracing import tracing
 from workflows.agent_run import AgentRunWorkflow
 from workflows.maintenance import StoreMaintenanceWorkflow, schedule_maintenance
+from workflows.thread import ThreadWorkflow
 
 logger = logging.getLogger(__name__)
 
-WORKFLOWS: Final = (AgentRunWorkflow, StoreMaintenanceWorkflow)
+WORKFLOWS: Final = (AgentRunWorkflow, StoreMaintenanceWorkflow, ThreadWorkflow)
 """What the worker runs."""
 
 
@@ -45,7 +38,7 @@ async def run_worker(settings: Settings) -> None:
     metrics = HarnessMetrics() if wanted.http_address is not None else None
     async with AsyncExitStack() as stack:
         interceptors = stack.enter_context(tracing(wanted.tracing))
-        stores, media_stores = await stack.enter_async_context(_stores(agents, payloads))
+        stores, media_stores = await stack.enter_async_context(stores_of(agents, payloads))
         client = await connect(
             settings.temporal,
             plugins=[HarnessPlugin(agents=agents, payloads=payloads, observer=metrics)],
@@ -80,28 +73,6 @@ async def run_worker(settings: Settings) -> None:
 
         await serve(worker, on_started=started, on_stopping=stopping)
         logger.info('worker stopped')
-
-
-@asynccontextmanager
-async def _stores(
-    agents: Sequence[AbstractAgent[Any, Any]], payloads: PayloadStorage | None
-) -> AsyncGenerator[tuple[Sequence[StepStore], Sequence[MediaStore]]]:
-    """Yield what the agents and payloads are kept in, and close it at the end."""
-    registry = AgentRegistry()
-    for agent in agents:
-        registry.add(agent)
-    stores = registry.stores()
-    media: list[MediaStore | None] = [getattr(store, 'media_store', None) for store in stores]
-    media.append(payloads.media_store if payloads is not None else None)
-    media_stores = list({id(store): store for store in media if store is not None}.values())
-    try:
-        yield stores, media_stores
-    finally:
-        for store in stores:
-            await store.aclose()
-        for store in media_stores:
-            if isinstance(store, BaseMediaStore):
-                await store.aclose()
 
 
 def _routes(readiness: Readiness, metrics: HarnessMetrics) -> dict[str, Route]:

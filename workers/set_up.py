@@ -12,10 +12,10 @@ from temporalio.service import RPCError
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.hosting.connection import connect
 from harness_temporal.hosting.ending import end_process
+from harness_temporal.hosting.logs import configure_logging
 from harness_temporal.hosting.namespace import DEFAULT_RETENTION, set_up
 from harness_temporal.hosting.settings import TemporalSettings
 from workers.connection import telemetry_runtime
-from workers.logs import configure_logging
 
 
 async def _run(settings: TemporalSettings, retention: timedelta) -> None:

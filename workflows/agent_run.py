@@ -1,18 +1,7 @@
-"""One agent run per workflow."""
+"""One agent run per workflow. The library has it, since the worker of `harness-temporal dev` runs it too."""
 
 from __future__ import annotations
 
-from temporalio import workflow
+from harness_temporal.temporal.agent_run_workflow import AgentRunWorkflow
 
-with workflow.unsafe.imports_passed_through():
-    from harness_temporal.temporal import AgentRunInput, AgentRunOutput, run_agent
-
-
-@workflow.defn(name='AgentRun')
-class AgentRunWorkflow:
-    """Runs one of the worker's agents once and returns where to go on from."""
-
-    @workflow.run
-    async def run(self, input: AgentRunInput) -> AgentRunOutput:
-        """Run the agent. See `AgentRunInput` and `AgentRunOutput`."""
-        return await run_agent(input)
+__all__ = ['AgentRunWorkflow']

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_NEEDED = frozenset({'typer', 'rich'})
+_NEEDED = frozenset({'typer', 'rich', 'pydantic_settings'})
 
 
 def main() -> None:
@@ -18,6 +18,12 @@ def main() -> None:
         if package not in _NEEDED:
             raise
         sys.exit(f'error: {package!r} is not installed. Run: pip install "harness-temporal[cli,local]"')
+    except SystemExit as end:
+        if 'temporalio' not in sys.modules:
+            raise
+        from harness_temporal.hosting.ending import end_process
+
+        end_process(end.code if isinstance(end.code, int) else 1 if end.code else 0)
 
 
 __all__ = ['main']

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+from harness_temporal.cli.dev.commands import dev
+from harness_temporal.cli.doctor.commands import doctor
+from harness_temporal.cli.effects import commands as effects
+from harness_temporal.cli.options import Json
+from harness_temporal.cli.running.commands import fork, resume, run
+from harness_temporal.cli.runs import commands as runs
+from harness_temporal.cli.state import commands as state
+from harness_temporal.cli.store import commands as store
+from harness_temporal.cli.threads import commands as threads
+from harness_temporal.cli.threads.commands import approve, deny
+from harness_temporal.cli.worker.commands import worker
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -16,9 +26,18 @@ def root() -> None:
     """Durable Pydantic AI agents on Temporal."""
 
 
+for command in (dev, worker, run, resume, fork, approve, deny, doctor):
+    app.command()(command)
+app.add_typer(threads.app, name='threads')
+app.add_typer(runs.app, name='runs')
+app.add_typer(effects.app, name='effects')
+app.add_typer(state.app, name='state')
+app.add_typer(store.app, name='store')
+
+
 @app.command()
 def demo(
-    as_json: Annotated[bool, typer.Option('--json', help='Print one JSON object as the last line.')] = False,
+    as_json: Json = False,
     keep: Annotated[bool, typer.Option('--keep', help='Leave the Temporal server running until Ctrl-C.')] = False,
 ) -> None:
     """Run an agent, kill its worker twice with SIGKILL, and see it finish.
@@ -28,19 +47,15 @@ def demo(
     # Temporal's client takes a while to import, which `--help` should not.
     from harness_temporal.cli.demo.command import run
 
-    status = run(as_json=as_json, keep=keep)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Temporal's native threads sometimes abort an interpreter that is torn down under them (sdk-python issue 300), and
-    # a good run would end with the status of a crash. Everything that the demo started has ended by here.
-    os._exit(status)
+    raise typer.Exit(run(as_json=as_json, keep=keep))
 
 
+@store.app.command('import')
 @app.command('import')
 def import_(
     source: Annotated[str, typer.Argument(help='The store of pydantic-ai-harness to read: a URL or a path.')],
     target: Annotated[str, typer.Argument(help='The store of this package to write to: a URL or a path.')],
-    as_json: Annotated[bool, typer.Option('--json', help='Print one JSON object.')] = False,
+    as_json: Json = False,
     dry_run: Annotated[bool, typer.Option('--dry-run', help='Read and check the source, and write nothing.')] = False,
 ) -> None:
     """Import the runs of a pydantic-ai-harness store (0.36 to 0.62).
@@ -62,6 +77,7 @@ def codec_server(
     origins: Annotated[list[str] | None, typer.Option('--origin', help="The Temporal UI's; again for more.")] = None,
     host: Annotated[str, typer.Option(help='The address to listen on.')] = '127.0.0.1',
     port: Annotated[int, typer.Option(help='The port to listen on.')] = 8081,
+    as_json: Json = False,
 ) -> None:
     """Let the Temporal UI and CLI show payloads that are stored or encrypted.
 
@@ -70,4 +86,6 @@ def codec_server(
     # Temporal's client takes a while to import, which `--help` should not.
     from harness_temporal.cli.codec_server import serve_storage
 
-    raise typer.Exit(serve_storage(payloads, token, namespaces or ['default'], origins or [], host=host, port=port))
+    raise typer.Exit(
+        serve_storage(payloads, token, namespaces or ['default'], origins or [], host=host, port=port, as_json=as_json)
+    )

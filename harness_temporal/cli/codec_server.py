@@ -11,7 +11,6 @@ import asyncio
 import hmac
 import json
 import logging
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 from google.protobuf import json_format
 from temporalio.api.common.v1 import Payload, Payloads
 
+from harness_temporal.cli.output import print_json, show_error
 from harness_temporal.errors import ConfigurationError, HarnessError
 from harness_temporal.loading import load_attribute
 from harness_temporal.temporal.payloads import PayloadStorage
@@ -130,26 +130,36 @@ class CodecServer:
 
 
 def serve_storage(
-    path: str, token: str, namespaces: Sequence[str], origins: Sequence[str], *, host: str, port: int
+    path: str,
+    token: str,
+    namespaces: Sequence[str],
+    origins: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    as_json: bool = False,
 ) -> int:
     """Serve one payload storage for all of these namespaces, and return the exit status."""
     try:
         storage = load_attribute(path, PayloadStorage)
         settings = CodecServerSettings(dict.fromkeys(namespaces, storage), shared_token(token), origins)
     except ConfigurationError as error:
-        print(f'error: {as_storable(str(error))}', file=sys.stderr)
+        show_error(str(error), as_json=as_json)
         return 1
-    return run(settings, host=host, port=port)
+    return run(settings, host=host, port=port, as_json=as_json)
 
 
-def run(settings: CodecServerSettings, *, host: str, port: int) -> int:
+def run(settings: CodecServerSettings, *, host: str, port: int, as_json: bool = False) -> int:
     """Serve until Ctrl-C. Returns the process's exit status."""
     try:
         server = CodecServer(settings, host=host, port=port)
     except OSError as error:
-        print(f'error: cannot listen on {host}:{port}: {error}', file=sys.stderr)
+        show_error(f'cannot listen on {host}:{port}: {error}', as_json=as_json)
         return 1
-    print(f'The codec server answers on {server.address} for {", ".join(settings.storages)}.', flush=True)
+    if as_json:
+        print_json({'ok': True, 'address': server.address, 'namespaces': list(settings.storages)})
+    else:
+        print(f'The codec server answers on {server.address} for {", ".join(settings.storages)}.', flush=True)
     with suppress(KeyboardInterrupt):
         server.serve()
     return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from harness_temporal.cli.progress import progress_bars
 from harness_temporal.errors import HarnessError
 from harness_temporal.importers import ImportReport, import_runs, open_source
 from harness_temporal.importers.opening import check_apart
@@ -23,11 +23,13 @@ _INTERRUPTED = 130
 
 def run(source: str, target: str, *, as_json: bool, dry_run: bool) -> int:
     """Import and return the process's exit status: 0 only if every run was imported, or could be."""
-    # Beside what a pipe reads.
-    console = Console(stderr=True)
     try:
         check_apart(source, target)
-        with _progress(console) as on_run:
+        with progress_bars() as on_progress:
+
+            def on_run(done: int, total: int) -> None:
+                on_progress('runs', done, total)
+
             report = asyncio.run(_import(source, target, dry_run=dry_run, on_run=on_run))
     except KeyboardInterrupt:
         print('Interrupted. Import again to go on.', file=sys.stderr)
@@ -47,14 +49,6 @@ def run(source: str, target: str, *, as_json: bool, dry_run: bool) -> int:
 async def _import(source: str, target: str, *, dry_run: bool, on_run: Callable[[int, int], None]) -> ImportReport:
     async with aclosing(open_source(source)) as reader, aclosing(open_store(target)) as store:
         return await import_runs(reader, store, dry_run=dry_run, on_run=on_run)
-
-
-@contextmanager
-def _progress(console: Console) -> Generator[Callable[[int, int], None]]:
-    columns = (TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task('runs', total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _as_json(report: ImportReport, *, dry_run: bool) -> dict[str, object]:

@@ -350,7 +350,9 @@ def _pending(cursor: sqlite3.Cursor, schema: Schema) -> list[int]:
     for version, checksum in applied.items():
         name = f'version {version} of {schema.part!r}'
         if version not in known:
-            raise StoreSchemaError(DATABASE, f'the schema has {name}, which a newer release made.')
+            raise StoreSchemaError(
+                DATABASE, f'the schema has {name}, which a newer release made; upgrade `harness-temporal`.'
+            )
         if checksum != _checksum(schema.script(version)):
             raise StoreSchemaError(DATABASE, f'the migration to {name} is not the one that made this database.')
     return [version for version in known if version not in applied]

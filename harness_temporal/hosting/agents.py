@@ -33,7 +33,8 @@ def _named(path: str) -> AbstractAgent[Any, Any]:
 
 
 def _of_module(name: str) -> list[AbstractAgent[Any, Any]]:
-    found = [value for value in vars(load_module(name)).values() if isinstance(value, AbstractAgent)]
+    values: list[Any] = [*vars(load_module(name)).values()]
+    found: list[AbstractAgent[Any, Any]] = [value for value in values if isinstance(value, AbstractAgent)]
     durable = [agent for agent in found if HarnessDurability.from_agent(agent) is not None]
     if not durable:
         without = f'its {len(found)} have no `HarnessDurability`' if found else 'there is none at its top level'

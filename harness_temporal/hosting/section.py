@@ -41,16 +41,16 @@ class Section(BaseSettings):
         return init_settings, env_settings, InitSettingsSource(settings_cls, dict(_read(cls.table)))
 
     @classmethod
-    def load(cls) -> Self:
-        """Read the table and the environment.
+    def load(cls, **given: Any) -> Self:
+        """Read the table and the environment. What is given as an option wins over both, unless it is `None`.
 
         Raises:
             ConfigurationError: A setting is missing, unknown or wrong, or the file is.
         """
         try:
-            return cls()
+            return cls(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
-            lines = [cls._explain(details) for details in error.errors()]
+            lines = [cls._explain(details, given) for details in error.errors()]
             # Not chained: pydantic's own message repeats values, which may be secret.
             raise ConfigurationError('\n'.join(lines)) from None
 
@@ -60,7 +60,7 @@ class Section(BaseSettings):
         return f'{cls.model_config.get("env_prefix", "")}{field}'.upper()
 
     @classmethod
-    def _explain(cls, details: ErrorDetails) -> str:
+    def _explain(cls, details: ErrorDetails, given: Mapping[str, object]) -> str:
         if not details['loc']:
             return details['msg'].removeprefix('Value error, ')
         field = str(details['loc'][0])
@@ -73,6 +73,8 @@ class Section(BaseSettings):
         if details['type'] in ('missing', 'too_short'):
             return f'Set {variable}, or {place}: {cls._meaning(field)}'
         where = variable if os.environ.get(variable) else place
+        if given.get(field) is not None:
+            where = f'--{field.replace("_", "-")}'
         shown = '' if cls._is_secret(field) else f' is {details["input"]!r}'
         return f'{where}{shown}: {details["msg"].removeprefix("Value error, ")}.'
 

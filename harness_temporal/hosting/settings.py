@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from pydantic_ai.agent import AbstractAgent
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from harness_temporal.hosting.agents import load_agents
 from harness_temporal.hosting.section import Section
 from harness_temporal.loading import load_attribute
 from harness_temporal.temporal import MaintenanceInput
@@ -73,9 +74,12 @@ class WorkerSettings(Section):
     table: ClassVar[str] = 'worker'
 
     agents: Annotated[
-        tuple[str, ...], NoDecode, Field(min_length=1, description='the agents to run, as `module:attribute`.')
+        tuple[str, ...],
+        NoDecode,
+        Field(min_length=1, description='the agents to run, as `module:attribute`, or all of a `module`.'),
     ]
-    """The agents to run, as `module:attribute`; in the variable separated by commas."""
+    """The agents to run, as `module:attribute`, or `module` for all that have `HarnessDurability`; in the variable
+    separated by commas."""
     payloads: str | None = None
     """The `PayloadStorage`, as `module:attribute`: where large payloads go, and their keys."""
     task_queue: str = Field('harness', min_length=1)
@@ -154,9 +158,9 @@ class WorkerSettings(Section):
         """Import the agents.
 
         Raises:
-            ConfigurationError: A name does not lead to an agent.
+            ConfigurationError: A name leads to no agent.
         """
-        return [load_attribute(name, AbstractAgent) for name in self.agents]
+        return load_agents(self.agents)
 
     def load_payloads(self) -> PayloadStorage | None:
         """Import the payload storage, if there is one.
@@ -167,11 +171,7 @@ class WorkerSettings(Section):
         return load_attribute(self.payloads, PayloadStorage) if self.payloads is not None else None
 
 
-class StoreSettings(Section):
-    """Where the command line finds the runs of the agents: the table `store`. The agents open their own store."""
+class CallerSettings(WorkerSettings):
+    """The table `worker` for whoever asks workers for something, and needs no agents of its own."""
 
-    model_config = SettingsConfigDict(env_prefix='HARNESS_STORE_')
-    table: ClassVar[str] = 'store'
-
-    url: str | None = None
-    """As `harness_temporal.stores.opening` takes it."""
+    agents: Annotated[tuple[str, ...], NoDecode] = ()

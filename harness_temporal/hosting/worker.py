@@ -1,15 +1,23 @@
-"""A worker as its settings describe it."""
+"""A worker as its settings describe it, and the stores of what it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
+from pydantic_ai.agent import AbstractAgent
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymentConfig
 
 from harness_temporal.hosting.settings import WorkerSettings
+from harness_temporal.media import MediaStore
+from harness_temporal.media.protocol import BaseMediaStore
+from harness_temporal.stores import StepStore
+from harness_temporal.temporal.agents import AgentRegistry
+from harness_temporal.temporal.payloads import PayloadStorage
 
 _INITIAL_POLLERS = 5
 _VERSIONING = {'pinned': VersioningBehavior.PINNED, 'auto-upgrade': VersioningBehavior.AUTO_UPGRADE}
@@ -41,3 +49,25 @@ def build_worker(client: Client, settings: WorkerSettings, *, workflows: Sequenc
         activity_task_poller_behavior=pollers,
         graceful_shutdown_timeout=timedelta(seconds=settings.graceful_shutdown_seconds),
     )
+
+
+@asynccontextmanager
+async def stores_of(
+    agents: Sequence[AbstractAgent[Any, Any]], payloads: PayloadStorage | None
+) -> AsyncGenerator[tuple[Sequence[StepStore], Sequence[MediaStore]]]:
+    """Yield what the agents and payloads are kept in, and close it at the end."""
+    registry = AgentRegistry()
+    for agent in agents:
+        registry.add(agent)
+    stores = registry.stores()
+    media: list[MediaStore | None] = [getattr(store, 'media_store', None) for store in stores]
+    media.append(payloads.media_store if payloads is not None else None)
+    media_stores = list({id(store): store for store in media if store is not None}.values())
+    try:
+        yield stores, media_stores
+    finally:
+        for store in stores:
+            await store.aclose()
+        for store in media_stores:
+            if isinstance(store, BaseMediaStore):
+                await store.aclose()

@@ -40,11 +40,7 @@ def check_resume(resume: DeferredToolResume, message_history: Sequence[ModelMess
         checked = resume.remaining(message_history)
         if checked is None:
             return None
-    _check_requests(checked.requests)
-    _check_metadata(checked.requests.metadata, checked)
-    check_results_cover(checked)
-    _check_results(checked)
-    _check_metadata(checked.results.metadata, checked)
+    check_batch(checked)
     frontier = frontier_of(message_history)
     if frontier.repeated:
         raise resume_error('deferred_request_duplicate', 'Two calls of the response have one id.', frontier.repeated[0])
@@ -60,6 +56,19 @@ def check_resume(resume: DeferredToolResume, message_history: Sequence[ModelMess
                     call.tool_call_id,
                 )
     return checked
+
+
+def check_batch(resume: DeferredToolResume) -> None:
+    """Check a batch by itself: its requests, and that each has a result that could be kept.
+
+    Raises:
+        DeferredResumeError: It is no whole batch.
+    """
+    _check_requests(resume.requests)
+    _check_metadata(resume.requests.metadata, resume)
+    check_results_cover(resume)
+    _check_results(resume)
+    _check_metadata(resume.results.metadata, resume)
 
 
 def _all_calls(requests: DeferredToolRequests) -> list[ToolCallPart]:

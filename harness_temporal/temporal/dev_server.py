@@ -55,19 +55,23 @@ def temporal_binary() -> Path:
 
 
 @contextmanager
-def dev_server(*, ui: bool, log: Path, database: Path | None = None) -> Generator[DevServer]:
-    """Run a dev server on free ports of this machine.
+def dev_server(
+    *, ui: bool, log: Path, database: Path | None = None, port: int | None = None, ui_port: int | None = None
+) -> Generator[DevServer]:
+    """Run a dev server on this machine.
 
     Args:
         ui: Also serve the web UI.
         log: File for what the server prints.
         database: File that keeps its histories; in memory by default.
+        port: A free one by default. With one and a database, a server takes the place of one that has ended.
+        ui_port: Where the web UI is; a free port by default.
 
     Raises:
-        ConfigurationError: The executable is missing.
+        ConfigurationError: The executable is missing, or a port is taken.
         HarnessError: The server did not start; the error gives the end of its log.
     """
-    port, ui_port = free_port(), free_port()
+    port, ui_port = _usable(port), _usable(ui_port)
     command = [str(temporal_binary()), 'server', 'start-dev', '--ip', _HOST, '--port', str(port)]
     command += ['--log-level', 'error', '--ui-port', str(ui_port)] if ui else ['--log-level', 'error', '--headless']
     if database is not None:
@@ -85,6 +89,22 @@ def dev_server(*, ui: bool, log: Path, database: Path | None = None) -> Generato
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _usable(port: int | None) -> int:
+    if port is None:
+        return free_port()
+    with socket.socket() as probe:
+        # As the server does, so that what a server before it left behind is in nobody's way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(
+                f'Port {port} of this machine cannot be used ({error}). Choose another one, or end what uses it; '
+                'it may be a Temporal server already.'
+            ) from error
+    return port
 
 
 def free_port() -> int:

@@ -25,7 +25,8 @@ A store that passes can be used wherever this package takes one. In a test modul
                 await store.aclose()
 
 It needs `pytest` and `pytest-asyncio`, in its strict or its auto mode. To take the rules of one topic only, derive from
-that topic's class. `MediaStoreConformance` is used in the same way, with a fixture `open_media`.
+that topic's class. `MediaStoreConformance`, `MemoryStoreConformance` and `ConversationStoreConformance` are used
+in the same way, with the fixtures `open_media`, `open_memory` and `open_place`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ pytest.register_assert_rewrite(
             'batches',
             'concurrency',
             'content',
+            'conversations',
             'effects',
             'events',
             'maintenance',
             'media',
+            'memory',
             'reopening',
             'responses',
             'retention',
@@ -57,10 +60,12 @@ from harness_temporal.testing.base import OpenStore, StoreTests  # noqa: E402
 from harness_temporal.testing.batches import BatchesConformance  # noqa: E402
 from harness_temporal.testing.concurrency import ConcurrencyConformance  # noqa: E402
 from harness_temporal.testing.content import ContentConformance  # noqa: E402
+from harness_temporal.testing.conversations import ConversationStoreConformance, OpenPlace, Place  # noqa: E402
 from harness_temporal.testing.effects import EffectsConformance  # noqa: E402
 from harness_temporal.testing.events import EventsConformance  # noqa: E402
 from harness_temporal.testing.maintenance import MaintenanceConformance  # noqa: E402
 from harness_temporal.testing.media import MediaStoreConformance, OpenMediaStore  # noqa: E402
+from harness_temporal.testing.memory import MemoryStoreConformance, OpenMemoryStore  # noqa: E402
 from harness_temporal.testing.reopening import ReopeningConformance  # noqa: E402
 from harness_temporal.testing.responses import ResponsesConformance  # noqa: E402
 from harness_temporal.testing.retention import RetentionConformance  # noqa: E402
@@ -71,12 +76,17 @@ __all__ = [
     'BatchesConformance',
     'ConcurrencyConformance',
     'ContentConformance',
+    'ConversationStoreConformance',
     'EffectsConformance',
     'EventsConformance',
     'MaintenanceConformance',
     'MediaStoreConformance',
+    'MemoryStoreConformance',
     'OpenMediaStore',
+    'OpenMemoryStore',
+    'OpenPlace',
     'OpenStore',
+    'Place',
     'ReopeningConformance',
     'ResponsesConformance',
     'RetentionConformance',

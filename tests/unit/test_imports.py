@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-EXTRAS = ['asyncpg', 'pymongo', 'boto3', 'typer', 'rich']
+EXTRAS = ['asyncpg', 'pymongo', 'boto3', 'typer', 'rich', 'prometheus_client', 'pydantic_settings', 'opentelemetry.sdk']
 
 
 def run_without(packages: list[str], code: str) -> str:
@@ -24,7 +24,10 @@ from harness_temporal import *
 from harness_temporal.stores import *
 from harness_temporal.step_persistence import *
 from harness_temporal.media import *
+from harness_temporal.observability import *
 from harness_temporal.media import MongoMediaStore, PostgresMediaStore, S3MediaStore
+from harness_temporal.memory import *
+from harness_temporal.memory import MongoMemoryStore, PostgresMemoryStore
 from harness_temporal.stores import MongoStepStore
 import harness_temporal.cli
 import harness_temporal.importers
@@ -66,3 +69,16 @@ except ConfigurationError as error:
 """
     message = "`PostgresStepStore` needs asyncpg: install 'harness-temporal[postgres]'."
     assert run_without(['asyncpg'], code).strip() == message
+
+
+def test_metrics_without_their_client_say_which_extra_to_install() -> None:
+    code = """
+from harness_temporal.errors import ConfigurationError
+from harness_temporal.observability import HarnessMetrics
+try:
+    HarnessMetrics()
+except ConfigurationError as error:
+    print(error)
+"""
+    message = "`HarnessMetrics` needs prometheus-client: install 'harness-temporal[metrics]'."
+    assert run_without(['prometheus_client'], code).strip() == message

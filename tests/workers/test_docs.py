@@ -14,10 +14,13 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from harness_temporal import HarnessDurability, StepPersistence
+from harness_temporal.encryption import Key
+from harness_temporal.encryption.keys import KEYS_VARIABLE
 from harness_temporal.hosting.settings import TemporalSettings, WorkerSettings
 from harness_temporal.observability import HarnessMetrics
 from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.temporal.observing import SPAN_PREFIX
+from harness_temporal.testing.samples import a_run, a_snapshot, asks
 from workers.drain import DRAIN_FAILED
 from workers.settings import Settings
 
@@ -55,7 +58,7 @@ def test_the_sample_of_a_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path:
 async def test_the_sample_of_a_worker_of_ones_own_runs(
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [sample] = blocks(PRODUCTION, 'python')
+    _, sample = blocks(PRODUCTION, 'python')
     librarian = Agent(TestModel(), name='librarian', capabilities=[StepPersistence(), HarnessDurability()])
     configured: dict[str, Any] = {}
     monkeypatch.setattr(logging, 'basicConfig', lambda **settings: configured.update(settings))
@@ -63,6 +66,21 @@ async def test_the_sample_of_a_worker_of_ones_own_runs(
     exec(compile(sample, 'run-in-production.md', 'exec'), names)
     await names['connect'](temporal_server.address)
     assert configured['handlers'] == [names['handler']]
+
+
+def written_to(folder: Path) -> bytes:
+    return b''.join(path.read_bytes() for path in folder.iterdir())
+
+
+async def test_the_sample_of_a_store_with_keys_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(KEYS_VARIABLE, Key.generate('k1').dump())
+    sample, _ = blocks(PRODUCTION, 'python')
+    names: dict[str, Any] = {}
+    exec(compile(sample, 'run-in-production.md', 'exec'), names)
+    await names['store'].commit([a_run(), a_snapshot([asks('a secret')])])
+    await names['store'].aclose()
+    assert b'a secret' not in written_to(tmp_path)
 
 
 def test_the_arithmetic_gives_what_the_page_says() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness_temporal.hosting.logs import configure_logging
 from harness_temporal.observability import log_fields
-from workers.logs import configure_logging
 
 logger = logging.getLogger('tests.logs')
 

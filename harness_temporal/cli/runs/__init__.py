@@ -1,0 +1,1 @@
+"""`harness-temporal runs`: what a store keeps of runs."""

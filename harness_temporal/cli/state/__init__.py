@@ -1,0 +1,1 @@
+"""`harness-temporal state`: carry a thread in a file."""

@@ -1,0 +1,1 @@
+"""`harness-temporal store`: look after a store."""

@@ -1,0 +1,1 @@
+"""`harness-temporal threads`, `approve` and `deny`: talk to long-lived threads."""
