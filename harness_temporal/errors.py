@@ -133,6 +133,15 @@ class EffectNotUnresolvedError(HarnessError, LookupError):
         """Ledger keys of the calls that are, of those with that id if there are any."""
 
 
+class AttemptReplacedError(HarnessError):
+    """An attempt was silent for so long that another one has its place. What it did is not written."""
+
+    def __init__(self, activity_type: str, attempt: int) -> None:
+        super().__init__(f'Attempt {attempt} of {activity_type!r} was presumed dead, and another one has its place.')
+        self.activity_type = activity_type
+        self.attempt = attempt
+
+
 class UnknownToolOutcomeError(HarnessError):
     """A tool call may or may not have had its effect, and `on_unknown='fail'` ends the run for it."""
 
@@ -176,6 +185,15 @@ class HistoryMissingError(StoreCorruptionError):
 
 class StoreAccessError(StoreError):
     """A store refuses these credentials, or they may not do this."""
+
+
+class MissingKeyError(StoreError):
+    """Content of a store is encrypted, and its reader does not have the key. `key_id` says which one."""
+
+    def __init__(self, owner: str, key_id: str, *, has_keys: bool) -> None:
+        what = 'which is not among the keys' if has_keys else 'and this store has no keys: give it `keys=`'
+        super().__init__('encryption', f'{owner} has content that is encrypted with the key {key_id!r}, {what}.')
+        self.key_id = key_id
 
 
 class InvalidMediaUriError(HarnessError, ValueError):
@@ -355,6 +373,7 @@ PERMANENT_ERRORS: tuple[type[HarnessError], ...] = (
     StoreCorruptionError,
     HistoryMissingError,
     StoreAccessError,
+    MissingKeyError,
     InvalidMediaUriError,
     MediaNotFoundError,
     MediaCorruptionError,

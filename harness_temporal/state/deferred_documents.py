@@ -88,7 +88,7 @@ def _results(fields: Mapping[str, Any]) -> DeferredToolResults:
 def _refusing_what_is_no_document() -> Generator[None]:
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValidationError) as error:
+    except (KeyError, TypeError, AttributeError, ValidationError, PydanticSerializationError) as error:
         raise resume_error('deferred_resume_invalid', f'This is not a document of answers: {error}') from error
 
 

@@ -15,8 +15,9 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.state.capability_state import StateWrite
 from harness_temporal.step_persistence.effects import ToolRecovery
-from harness_temporal.step_persistence.outcomes import replay
+from harness_temporal.step_persistence.outcomes import replay, state_writes
 from harness_temporal.tools import is_recovery_retryable
 
 Decision = Literal['answer', 'unknown', 'dispatch']
@@ -34,6 +35,8 @@ class Recorded:
         default_factory=dict[str, ApprovalRequired | CallDeferred]
     )
     """Calls that asked for approval or an external result, and did nothing else."""
+    writes: Mapping[str, tuple[StateWrite, ...]] = field(default_factory=dict[str, tuple[StateWrite, ...]])
+    """What calls wrote to capability state before they ended."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,17 @@ def read_recorded(outcomes: Mapping[str, bytes]) -> Recorded:
     """Read outcomes as the effect ledger stores them (`ToolEffectRecord.value`), by `tool_call_id`."""
     answers: dict[str, Any] = {}
     requests: dict[str, ApprovalRequired | CallDeferred] = {}
+    writes: dict[str, tuple[StateWrite, ...]] = {}
     for call_id, outcome in outcomes.items():
+        if written := state_writes(outcome):
+            writes[call_id] = tuple(map(StateWrite.load, written))
         try:
             answers[call_id] = replay(outcome)
         except (ModelRetry, ToolFailed) as told:
             answers[call_id] = told
         except (ApprovalRequired, CallDeferred) as asked:
             requests[call_id] = asked
-    return Recorded(DeferredToolResults(calls=answers).to_tool_call_results(), requests)
+    return Recorded(DeferredToolResults(calls=answers).to_tool_call_results(), requests, writes)
 
 
 def decide(

@@ -14,7 +14,7 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
-    ToolCallPart,
+    ModelResponsePart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
@@ -95,7 +95,7 @@ class Restoration:
             ran = isinstance(result, ToolApproved) and call_id in self.recorded.answers
             results[call_id] = self.recorded.answers[call_id] if ran else result
         return CallToolsNode(
-            replace(self.frontier.response),
+            self._response(self.frontier.response.parts),
             tool_call_results=results,
             tool_call_metadata=resume.results.metadata or None,
             user_prompt=self.prompt,
@@ -133,9 +133,13 @@ class Restoration:
         results.sort(key=lambda part: order.index(part.tool_call_id))
         return [*results, *others]
 
-    def _response(self, calls: Sequence[ToolCallPart]) -> ModelResponse:
-        """Return the response with some of its calls only: the others are none of the node's business."""
-        return replace(self.frontier.response, parts=list(calls))
+    def _response(self, parts: Sequence[ModelResponsePart]) -> ModelResponse:
+        """Return the response with some of its calls only: the others are none of the node's business.
+
+        It names no provider: with one, Pydantic AI would look for this very object in the history, to see what the
+        provider had compacted before it.
+        """
+        return replace(self.frontier.response, parts=list(parts), provider_name=None)
 
     def _request(self, run: AgentRun[Any, Any], parts: list[ModelRequestPart]) -> ModelRequest:
         return ModelRequest(parts=parts, timestamp=self.now(), run_id=run.run_id, conversation_id=run.conversation_id)

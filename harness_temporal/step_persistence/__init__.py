@@ -23,6 +23,7 @@ from harness_temporal.step_persistence.events import SnapshotSaved
 from harness_temporal.step_persistence.frontier import RunFrontier, load_frontier
 from harness_temporal.step_persistence.recovery import RecoveryInspection, inspect_recovery
 from harness_temporal.step_persistence.resume import continue_run, fork_run
+from harness_temporal.step_persistence.tree import RunTree, run_tree
 from harness_temporal.stores import FileStepStore, InMemoryStepStore, SqliteStepStore, StepStore
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     'RecoveryInspection',
     'RunFrontier',
     'RunRecord',
+    'RunTree',
     'SnapshotSaved',
     'SnapshotState',
     'SqliteStepStore',
@@ -56,6 +58,7 @@ __all__ = [
     'inspect_recovery',
     'is_provider_valid',
     'load_frontier',
+    'run_tree',
     'tool_idempotency_key',
 ]
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from pydantic_ai import Agent
 from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
-from pydantic_ai.messages import ToolCallPart, ToolReturn, UserPromptPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart, ToolReturn, UserPromptPart
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import (
     DeferredToolRequests,
     DeferredToolResults,
@@ -22,7 +24,7 @@ from pydantic_ai.tools import (
 from pydantic_ai.toolsets import ExternalToolset
 
 from harness_temporal.errors import DeferredResumeError
-from harness_temporal.state import DeferredToolResume, RunBindings
+from harness_temporal.state import AgentExecutable, DeferredToolResume, RunBindings
 from tests.state.support import (
     Bench,
     asked,
@@ -107,6 +109,27 @@ async def test_case_81_metadata_reaches_the_approved_tool() -> None:
     resume = batch(approvals={'ask': True}, metadata={'ask': {'who': 'me'}})
     await bench.run(previous_state=pending('ask'), deferred_resume=resume)
     assert (bench.tools.metadata, bench.tools.approved) == ([{'who': 'me'}], [True])
+
+
+async def test_case_81_answers_to_a_model_of_a_named_provider() -> None:
+    # Pydantic AI looks for its responses in the history, which those of `FunctionModel` do not show.
+    agent = Agent(TestModel(), output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True)
+    async def pay() -> str:
+        return 'paid'
+
+    executable = AgentExecutable(agent)
+    asking = await executable.run('go', bindings=RunBindings())
+    assert asking.deferred is not None
+    results = DeferredToolResults(approvals={item.tool_call_id: True for item in asking.deferred.approvals})
+    for recovery, told in ((False, 'paid'), (True, 'interrupted')):
+        resume = DeferredToolResume(asking.deferred, results, recovery=recovery)
+        ended = await executable.run(bindings=RunBindings(), previous_state=asking.state, deferred_resume=resume)
+        assert ended.status == 'completed', ended.exception
+        assert told in str(ended.output)
+        [response, *_] = [message for message in ended.all_messages() if isinstance(message, ModelResponse)]
+        assert response.provider_name is not None
 
 
 async def test_case_81_answers_may_be_given_to_a_fork() -> None:

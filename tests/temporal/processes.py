@@ -9,22 +9,25 @@ import asyncio
 import multiprocessing
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic_ai import Agent
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer, Worker
 
 from harness_temporal.records import Batch, ToolEffectRecord
 from harness_temporal.step_persistence import InMemoryStepStore, SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
-from tests.temporal import scenarios
+from tests.temporal import scenarios, threads
 from tests.temporal.stateful import StatefulRun
 from workflows.agent_run import AgentRunWorkflow
 from workflows.maintenance import StoreMaintenanceWorkflow
+from workflows.thread import ThreadWorkflow
 
 KillPoint = Literal['before_started', 'after_started', 'after_effect', 'after_finish', 'while_reporting']
 
@@ -118,6 +121,11 @@ class KillingStore:
             die_once(self._folder)
 
 
+def _agents(store: StepStore, config: WorkerConfig) -> list[Agent[Any, Any]]:
+    agents = scenarios.agents(store, config.folder, boundaries=config.boundaries, **config.settings)
+    return [*agents, *threads.agents(store, config.folder)]
+
+
 def _run_worker(config: WorkerConfig) -> None:
     asyncio.run(_serve(config))
 
@@ -126,15 +134,15 @@ async def _serve(config: WorkerConfig) -> None:
     store = config.open_store()
     if config.kill_at is not None:
         store = KillingStore(store, config.kill_at, config.folder)
-    agents = scenarios.agents(store, config.folder, boundaries=config.boundaries, **config.settings)
+    agents = _agents(store, config)
     # Given to the client, it is outside the plugin's boundaries: when it strikes, everything is written.
     reporting = [scenarios.DieWhileReporting(config.folder)] if config.kill_at == 'while_reporting' else []
     client = await Client.connect(config.address, interceptors=reporting, plugins=[HarnessPlugin(agents=agents)])
     worker = Worker(
         client,
         task_queue=config.task_queue,
-        workflows=[AgentRunWorkflow, StoreMaintenanceWorkflow, StatefulRun],
-        activities=scenarios.activities(store),
+        workflows=[AgentRunWorkflow, StoreMaintenanceWorkflow, StatefulRun, ThreadWorkflow],
+        activities=[*scenarios.activities(store), *threads.activities(config.folder)],
         build_id='tests',
         max_cached_workflows=config.max_cached_workflows,
         graceful_shutdown_timeout=timedelta(seconds=2),
@@ -151,8 +159,14 @@ class ReadOnlyStore(InMemoryStepStore):
 
 async def replay(history: WorkflowHistory, config: WorkerConfig) -> None:
     """Replay a history in a fresh process without cache, with a store that refuses every write."""
+    await replay_all([history], config)
+
+
+async def replay_all(histories: Sequence[WorkflowHistory], config: WorkerConfig) -> None:
+    """Replay histories, one after another."""
+    given = [(history.workflow_id, history.to_json()) for history in histories]
     receiver, sender = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_replay, args=(history.workflow_id, history.to_json(), config, sender))
+    process = _FORKS.Process(target=_replay, args=(given, config, sender))
     process.start()
     sender.close()
     try:
@@ -162,14 +176,17 @@ async def replay(history: WorkflowHistory, config: WorkerConfig) -> None:
     assert failure is None, failure
 
 
-def _replay(workflow_id: str, history: str, config: WorkerConfig, sender: Any) -> None:
+def _replay(histories: Sequence[tuple[str, str]], config: WorkerConfig, sender: Any) -> None:
     async def run() -> str | None:
-        agents = scenarios.agents(ReadOnlyStore(), config.folder, boundaries=config.boundaries, **config.settings)
-        workflows = [AgentRunWorkflow, StatefulRun]
+        agents = _agents(ReadOnlyStore(), config)
+        workflows = [AgentRunWorkflow, StatefulRun, ThreadWorkflow]
         replayer = Replayer(workflows=workflows, plugins=[HarnessPlugin(agents=agents)], build_id='tests')
-        result = await replayer.replay_workflow(
-            WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
-        )
-        return repr(result.replay_failure) if result.replay_failure is not None else None
+        for workflow_id, history in histories:
+            result = await replayer.replay_workflow(
+                WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
+            )
+            if result.replay_failure is not None:
+                return repr(result.replay_failure)
+        return None
 
     sender.send(asyncio.run(run()))

@@ -8,6 +8,7 @@ import pytest
 from harness_temporal import errors
 from harness_temporal.errors import (
     PERMANENT_ERRORS,
+    AttemptReplacedError,
     ConfigurationError,
     ConversationConflict,
     ConversationNotFoundError,
@@ -25,6 +26,7 @@ from harness_temporal.errors import (
     InvalidRunIdError,
     MediaCorruptionError,
     MediaNotFoundError,
+    MissingKeyError,
     MissingRunIdError,
     NoteConflictError,
     NoteError,
@@ -45,6 +47,7 @@ from harness_temporal.errors import (
     StoreLoopError,
     StoreSchemaError,
     StoreUnavailableError,
+    ThreadError,
     ToolEffectConflictError,
     UnknownToolOutcomeError,
 )
@@ -66,6 +69,7 @@ INSTANCES: list[HarnessError] = [
     NotStorableError('Part 0', 'no.'),
     ToolEffectConflictError(a_start()),
     EffectNotUnresolvedError('run-1', 'call-1', ()),
+    AttemptReplacedError('agent__a__model_request', 2),
     UnknownToolOutcomeError(a_start()),
     StoreError('Store', 'broken'),
     StoreUnavailableError('Store', 'busy'),
@@ -74,6 +78,7 @@ INSTANCES: list[HarnessError] = [
     StoreCorruptionError('Store', 'gone'),
     HistoryMissingError('Store', 'gone'),
     StoreAccessError('Store', 'refused'),
+    MissingKeyError("run 'run-1'", 'k1', has_keys=False),
     InvalidMediaUriError('x'),
     MediaNotFoundError('Store', media_uri(b'x')),
     MediaCorruptionError(media_uri(b'x'), 'gone'),
@@ -92,6 +97,7 @@ INSTANCES: list[HarnessError] = [
     RunError('run_failed', 'failed', retry_hint='new_run'),
     InputError('input_empty', 'empty'),
     DeferredResumeError('deferred_request_missing', 'gone', {'tool_call_id': 'call-1'}),
+    ThreadError('prompt_empty', 'empty', {'tool_call_id': 'call-1'}),
     RunCleanupError(None, ()),
 ]
 
@@ -117,6 +123,7 @@ def test_every_error_of_the_module_is_tried_here() -> None:
         (StoreCorruptionError, StoreError),
         (HistoryMissingError, StoreCorruptionError),
         (StoreAccessError, StoreError),
+        (MissingKeyError, StoreError),
         (InvalidMediaUriError, ValueError),
         (MediaNotFoundError, StoreError),
         (MediaCorruptionError, StoreCorruptionError),
@@ -133,6 +140,7 @@ def test_every_error_of_the_module_is_tried_here() -> None:
         (RunError, RuntimeError),
         (InputError, RunError),
         (DeferredResumeError, RunError),
+        (ThreadError, RuntimeError),
         (RunCleanupError, RunError),
     ],
 )
@@ -172,6 +180,7 @@ def test_errors_carry_what_a_handler_needs() -> None:
         'NotStorableError': {'part': 'Part 0'},
         'ToolEffectConflictError': {'current': current},
         'EffectNotUnresolvedError': {'run_id': 'run-1', 'tool_call_id': 'call-1', 'unresolved': ()},
+        'AttemptReplacedError': {'activity_type': 'agent__a__model_request', 'attempt': 2},
         'UnknownToolOutcomeError': {'run_id': 'run-1', 'tool_call_id': 'call-1'},
         'StoreError': store,
         'StoreUnavailableError': store,
@@ -180,6 +189,7 @@ def test_errors_carry_what_a_handler_needs() -> None:
         'StoreCorruptionError': store,
         'HistoryMissingError': store,
         'StoreAccessError': store,
+        'MissingKeyError': {'store': 'encryption', 'key_id': 'k1'},
         'InvalidMediaUriError': {'uri': 'x'},
         'MediaNotFoundError': {**store, 'uri': media_uri(b'x')},
         'MediaCorruptionError': {'store': 'media', 'uri': media_uri(b'x')},
@@ -202,6 +212,7 @@ def test_errors_carry_what_a_handler_needs() -> None:
             'details': {'tool_call_id': 'call-1'},
             'retry_hint': 'none',
         },
+        'ThreadError': {'code': 'prompt_empty', 'details': {'tool_call_id': 'call-1'}},
         'RunCleanupError': {
             'code': 'run_cleanup_failed',
             'details': {'cause_count': 0},
@@ -233,7 +244,7 @@ def test_message_of_a_run_id_with_lone_surrogates_can_be_encoded() -> None:
 
 def test_errors_that_another_attempt_cannot_mend_are_all_but_these() -> None:
     # By exact class: `StoreUnavailableError` derives from one that is permanent.
-    retried = {HarnessError, StoreUnavailableError, ToolEffectConflictError}
+    retried = {HarnessError, AttemptReplacedError, StoreUnavailableError, ToolEffectConflictError}
     assert {*PERMANENT_ERRORS} == {*CLASSES} - retried
     assert len(PERMANENT_ERRORS) == len({*PERMANENT_ERRORS})
 

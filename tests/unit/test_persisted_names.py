@@ -134,6 +134,7 @@ def test_keys_of_events_and_snapshots() -> None:
     )
     assert snapshot_key(save=4, step_index=2, state='complete') == 'snapshot:4:2:complete:1'
     assert snapshot_key(save=4, step_index=2, state='interrupted', attempt=3) == 'snapshot:4:2:interrupted:3'
+    assert snapshot_key(save=4, step_index=2, state='interrupted', request_attempt=2) == 'snapshot:4:2:interrupted:1.2'
 
 
 def test_key_of_a_ledger_entry_without_a_call_key() -> None:

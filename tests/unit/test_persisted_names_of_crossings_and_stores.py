@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from pydantic_ai.messages import ToolReturn
+from temporalio.workflow import _Definition  # pyright: ignore[reportPrivateUsage]
 
 from harness_temporal.history import encode_history
 from harness_temporal.media import MediaContext
@@ -30,10 +31,13 @@ from harness_temporal.temporal import (
     snapshots,
     state_crossing,
 )
+from harness_temporal.temporal.threads import values
+from harness_temporal.temporal.threads.client import thread_workflow_id
 from harness_temporal.temporal.visibility import attributes
 from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
 from tests.mongo_server import drop_database
+from workflows.thread import ThreadWorkflow
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,44 @@ def test_fields_of_what_crosses_into_activities(name: str, expected: str) -> Non
 )
 def test_fields_of_what_crosses_into_workflows(crossing: type, expected: str) -> None:
     assert [field.name for field in fields(crossing)] == expected.split()
+
+
+@pytest.mark.parametrize(
+    ('crossing', 'expected'),
+    [
+        ('ApprovalPolicy', 'timeout remind_every reminder_activity'),
+        ('ThreadOptions', 'approvals usage_limits history_budget max_prompt_bytes max_queued'),
+        ('Turn', 'number key digest prompt status run_id output error_type error usage cancelled'),
+        ('StepSummary', 'number text tools'),
+        ('Asked', 'answers since reminded'),
+        ('Recovery', 'snapshot tool_recovery capabilities'),
+        (
+            'CarriedThread',
+            'turns last_number state recoveries usage name asked answers answered_calls going_on steps update_ids '
+            'closing stream stream_offset',
+        ),
+        ('ThreadInput', 'thread_id agent deps name options state going_on'),
+        ('ThreadOutput', 'thread_id name state usage turns'),
+        ('SendInput', 'prompt key wait'),
+        ('ResolveInput', 'answers run_id wait'),
+        ('CancelInput', 'turn'),
+        ('RenameInput', 'name'),
+        ('PendingCall', 'tool_call_id tool kind arguments metadata since deadline answered'),
+        ('ApprovalReminder', 'thread_id name number pending'),
+        ('Reply', 'turn key status output error_type error run_id usage pending handed_over'),
+        ('ThreadStatus', 'state name turn queued usage'),
+    ],
+)
+def test_fields_of_what_crosses_into_threads(crossing: str, expected: str) -> None:
+    assert [field.name for field in fields(getattr(values, crossing))] == expected.split()
+
+
+def test_names_of_a_threads_workflow_and_of_how_others_get_at_it() -> None:
+    definition = _Definition.must_from_class(ThreadWorkflow)
+    assert definition.name == values.THREAD_WORKFLOW == 'Thread'
+    assert {*definition.updates} == {'send', 'resolve', 'cancel', 'rename', 'close'}
+    assert {*definition.queries} >= {'status', 'approvals', 'steps', 'state'}
+    assert thread_workflow_id('thread_1') == 'thread-thread_1'
 
 
 def test_how_model_requests_cross() -> None:

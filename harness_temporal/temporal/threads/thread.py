@@ -1,0 +1,292 @@
+"""One thread, turn by turn, for as long as it lives. Workflow-side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Never
+
+from pydantic_ai.durable_exec.temporal import AgentEventStream
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.usage import RunUsage
+from temporalio import workflow
+
+from harness_temporal.state.running import Run
+from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput, run_agent
+from harness_temporal.temporal.threads.approvals import PendingAnswers
+from harness_temporal.temporal.threads.basis import Basis
+from harness_temporal.temporal.threads.failures import is_missing_snapshot, told
+from harness_temporal.temporal.threads.reminding import Reminders
+from harness_temporal.temporal.threads.steps import summarize
+from harness_temporal.temporal.threads.turns import Turns
+from harness_temporal.temporal.threads.values import (
+    ApprovalReminder,
+    CarriedThread,
+    StepSummary,
+    ThreadInput,
+    ThreadOutput,
+    Turn,
+    TurnEnd,
+)
+
+_UPDATE_IDS_KEPT = 200
+_WITHDRAWN = 'The turn was cancelled before all of its calls were answered, so this call was not made.'
+
+
+class Thread:
+    """What a thread is at a moment, and the loop that drives it. `ThreadDesk` is how others get at it."""
+
+    def __init__(self, input: ThreadInput, events: AgentEventStream) -> None:
+        carried = input.going_on
+        self.input = input
+        self.turns = Turns(
+            input.options,
+            carried.turns if carried is not None else (),
+            last_number=carried.last_number if carried is not None else 0,
+        )
+        self.basis = Basis.of(input)
+        self.usage = carried.usage if carried is not None else RunUsage()
+        self.name = carried.name if carried is not None else input.name
+        self.closing = carried.closing if carried is not None else False
+        self.closed = False
+        self.handing_over = False
+        """The thread is about to go on in another workflow run: nobody is to wait here any more."""
+        self.pending = PendingAnswers.read(carried.asked) if carried is not None and carried.asked is not None else None
+        self.answered_calls: list[str] = list(carried.answered_calls) if carried is not None else []
+        self.update_ids: list[str] = list(carried.update_ids) if carried is not None else []
+        """Of updates that were carried out, so that one sent again is not."""
+        self._going_on = carried.going_on if carried is not None else None
+        self._steps: list[StepSummary] = carried.steps if carried is not None else []
+        self._events = events
+        self._events_since = carried.stream_offset if carried is not None else 0
+        self._run: Run | None = None
+        self._runs_here = 0
+        self._reminders = Reminders(input.options.approvals.reminder_activity)
+
+    # --- what there is to see ---
+
+    def steps(self) -> list[StepSummary]:
+        """Return the steps of the newest run of the newest turn."""
+        return summarize(self._run.messages, self._run.run_id) if self._run is not None else self._steps
+
+    def usage_of(self, turn: Turn) -> RunUsage:
+        """Return what a turn has used up to this moment."""
+        return turn.usage + self._run.usage if self._run is not None and turn is self.turns.current else turn.usage
+
+    # --- what others ask for, checked ---
+
+    def cancel(self, turn: Turn) -> None:
+        """Have a turn end as cancelled."""
+        turn.cancelled = True
+        if turn.status == 'queued':
+            self._end(turn, 'cancelled')
+        elif self._run is not None:
+            self._run.cancel()
+
+    def resolve(self, answers: DeferredToolResults) -> None:
+        """Take answers. When they are all there, the turn goes on."""
+        assert self.pending is not None
+        self.pending.add(answers)
+        self._go_on_when_answered()
+
+    def note_update(self, update_id: str) -> None:
+        """Remember that an update was carried out."""
+        self.update_ids = [*self.update_ids, update_id][-_UPDATE_IDS_KEPT:]
+
+    # --- the loop ---
+
+    async def run(self) -> ThreadOutput:
+        """Run turn after turn, until the thread is closed and has answered what it accepted."""
+        while (input := await self._next()) is not None:
+            await self._drive(input)
+        self.closed = True
+        await self._events.close()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return ThreadOutput(
+            thread_id=self.input.thread_id,
+            name=self.name,
+            state=self.basis.state,
+            usage=self.usage,
+            turns=self.turns.last_number,
+        )
+
+    async def _next(self) -> AgentRunInput | None:
+        """Wait for something to do, and return it; `None` when the thread is closed."""
+        if self._going_on is not None:
+            going_on, self._going_on = self._going_on, None
+            return going_on
+        while True:
+            turn = self.turns.current
+            if turn is None:
+                await workflow.wait_condition(lambda: bool(self.turns.queued) or self.closing or self._is_full())
+            elif not turn.cancelled:
+                await self._wait_for_answers(turn)
+            if self._is_full():
+                await self._hand_over(None)
+            if turn is not None and self._is_over(turn):
+                continue
+            if turn is not None:
+                return self._answered()
+            if self.turns.queued:
+                return self._begin(self.turns.queued[0])
+            if self.closing:
+                return None
+
+    def _is_full(self) -> bool:
+        """Whether this workflow run's history has had its time. One that ran no agent would be handed on for ever."""
+        if self._runs_here:
+            return self.input.options.history_budget.is_spent()
+        return workflow.info().is_continue_as_new_suggested()
+
+    def _begin(self, turn: Turn) -> AgentRunInput:
+        turn.status = 'running'
+        self._steps = []
+        # The events of this turn and the one before stay.
+        stream = self._events.stream
+        stream.truncate(self._events_since)
+        state = stream.get_state()
+        self._events_since = state.base_offset + len(state.log)
+        return self.basis.run_input(self.input, turn.prompt)
+
+    def _answered(self) -> AgentRunInput:
+        assert self.pending is not None
+        self.basis.answers = self.pending.document()
+        self.answered_calls = sorted(self.pending.answered)
+        self.pending = None
+        return self.basis.run_input(self.input, None)
+
+    async def _drive(self, input: AgentRunInput) -> None:
+        turn = self.turns.current
+        assert turn is not None
+        while True:
+            try:
+                output = await run_agent(input, continue_as_new=self._hand_over, on_begin=self._begun)
+            except Exception as error:
+                if workflow.cancellation_reason() is not None:
+                    raise
+                if self._run is None and self.basis.recoveries and is_missing_snapshot(error):
+                    self.basis.forget_newest()
+                    input = self.basis.run_input(self.input, input.prompt)
+                    continue
+                self._failed(turn, error)
+            else:
+                self._ended(turn, output)
+            break
+        self._runs_here += 1
+
+    def _begun(self, run_id: str, run: Run) -> None:
+        turn = self.turns.current
+        assert turn is not None
+        turn.run_id, self._run = run_id, run
+        self.basis.used_answers()
+        if turn.cancelled:
+            run.cancel()
+
+    def _failed(self, turn: Turn, error: Exception) -> None:
+        turn.error_type, turn.error = told(error)
+        if self._run is not None and turn.run_id is not None:
+            ended = self._run.outcome
+            self.basis.recover_from(turn.run_id, ended.state if ended is not None else None, cancelled=False)
+        self._settle(turn)
+        self._end(turn, 'failed')
+
+    def _ended(self, turn: Turn, output: AgentRunOutput) -> None:
+        assert self._run is not None
+        if output.status == 'cancelled':
+            ended = self._run.delivered()
+            self.basis.recover_from(output.run_id, ended.state, cancelled=True)
+            self._settle(turn)
+            return self._end(turn, 'cancelled')
+        self.basis.advance(output)
+        self._settle(turn)
+        if output.status == 'completed':
+            turn.output = output.output
+            return self._end(turn, 'answered')
+        assert isinstance(output.output, DeferredToolRequests)
+        self.pending = PendingAnswers(output.output, DeferredToolResults(), since=workflow.now())
+        turn.status = 'waiting_for_approval'
+
+    def _settle(self, turn: Turn) -> None:
+        """Keep what is to be known of the run that is over."""
+        if self._run is not None:
+            self._steps = self.steps()
+            used, self._run = self._run.usage, None
+            turn.usage, self.usage = turn.usage + used, self.usage + used
+
+    def _end(self, turn: Turn, status: TurnEnd) -> None:
+        turn.status, turn.prompt = status, None
+        self.turns.forget()
+
+    # --- waiting for answers ---
+
+    async def _wait_for_answers(self, turn: Turn) -> None:
+        pending, policy = self.pending, self.input.options.approvals
+        assert pending is not None
+
+        def is_over() -> bool:
+            return pending.is_complete or turn.cancelled or self._is_full()
+
+        while not is_over():
+            wait = pending.next_event(policy, workflow.now())
+            if wait is None or wait > timedelta(0):
+                try:
+                    await workflow.wait_condition(is_over, timeout=wait, timeout_summary='approvals')
+                except TimeoutError:
+                    continue
+            else:
+                self._waited(pending)
+
+    def _waited(self, pending: PendingAnswers) -> None:
+        """Do what is due while nobody answers."""
+        policy = self.input.options.approvals
+        deadline = pending.deadline(policy)
+        if deadline is not None and deadline <= workflow.now():
+            pending.give_up(f'Nobody answered within {policy.timeout}, so the call was not made.')
+            return self._go_on_when_answered()
+        pending.note_reminder(policy, workflow.now())
+        reminder = ApprovalReminder(
+            thread_id=self.input.thread_id, name=self.name, number=pending.reminded, pending=pending.pending(policy)
+        )
+        self._reminders.send(reminder)
+
+    def _go_on_when_answered(self) -> None:
+        turn = self.turns.current
+        if turn is not None and self.pending is not None and self.pending.is_complete:
+            turn.status = 'running'
+
+    def _is_over(self, turn: Turn) -> bool:
+        """End a turn that was cancelled while it waited. The next one tells the model what became of the calls."""
+        if not turn.cancelled or self.pending is None:
+            return False
+        self.pending.withdraw(_WITHDRAWN)
+        self.basis.answers = self.pending.document()
+        self.pending = None
+        self._end(turn, 'cancelled')
+        return True
+
+    # --- going on in another workflow run ---
+
+    async def _hand_over(self, going_on: AgentRunInput | None) -> Never:
+        self.handing_over = True
+        self._events.stream.detach_pollers()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        workflow.continue_as_new(replace(self.input, state=None, going_on=self._carried(going_on)))
+
+    def _carried(self, going_on: AgentRunInput | None) -> CarriedThread:
+        return CarriedThread(
+            turns=self.turns.all,
+            last_number=self.turns.last_number,
+            state=self.basis.state,
+            recoveries=self.basis.recoveries,
+            usage=self.usage,
+            name=self.name,
+            asked=self.pending.dump() if self.pending is not None else None,
+            answers=self.basis.answers,
+            answered_calls=self.answered_calls,
+            going_on=going_on,
+            steps=self.steps(),
+            update_ids=self.update_ids,
+            closing=self.closing,
+            stream=self._events.stream.get_state(),
+            stream_offset=self._events_since,
+        )
