@@ -107,12 +107,14 @@ def event_key(kind: str, *, step_index: int, subject: str = '', attempt: int = 1
     return f'{kind}:{step_index}:{subject}:{run_attempt}.{attempt}'
 
 
-def snapshot_key(*, save: int, step_index: int, state: str, attempt: int = 1) -> str:
+def snapshot_key(*, save: int, step_index: int, state: str, attempt: int = 1, request_attempt: int = 1) -> str:
     """Return the idempotency key of a snapshot (step-persistence seed, "Durable execution").
 
-    `save` is the number of the save within the run, which a replay counts the same way.
+    `save` is the number of the save within the run, which a replay counts the same way. `request_attempt` counts the
+    attempts at the model request whose response the snapshot has: each may get another one, and saves its own.
     """
-    return f'snapshot:{save}:{step_index}:{state}:{attempt}'
+    key = f'snapshot:{save}:{step_index}:{state}:{attempt}'
+    return key if request_attempt == 1 else f'{key}.{request_attempt}'
 
 
 def _encode(text: str) -> str:

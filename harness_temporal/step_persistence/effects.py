@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from harness_temporal.errors import ToolEffectConflictError
 from harness_temporal.observability.observer import observer
-from harness_temporal.records import Record, ToolEffectRecord, utc_now
+from harness_temporal.records import Record, StepEvent, ToolEffectRecord, utc_now
 from harness_temporal.step_persistence.facts import RunFacts, ToolCallFacts
-from harness_temporal.step_persistence.operations import tool_event
+from harness_temporal.step_persistence.operations import OUTCOME_METADATA_KEY, tool_event
 from harness_temporal.step_persistence.outcomes import Ended
 from harness_temporal.stores.protocol import StepStore
 
@@ -25,6 +25,7 @@ OnUnknown = Literal['report', 'suspend', 'fail']
 
 _logger = logging.getLogger(__name__)
 
+_UNKNOWN_OUTCOME = 'unknown'
 _ADVICE = 'Look at the current state before you decide whether to call it again.'
 UNKNOWN_OUTCOME_METADATA_KEY = 'harness_temporal.unknown_outcome'
 """Key in a deferred call's metadata that says that the call waits for a person to say what happened."""
@@ -164,18 +165,25 @@ async def report_end(store: StepStore, run: RunFacts, call: ToolCallFacts, *, ou
 async def report_unknown(store: StepStore, run: RunFacts, call: ToolCallFacts, record: ToolEffectRecord) -> None:
     """Write the event of a call that ends without a known outcome. Its ledger entry stays unresolved, for a person."""
     if not call.announced:
-        unknown = tool_event(run, call, attempt=record.attempts, outcome='unknown', error=unknown_text(record))
+        unknown = tool_event(run, call, attempt=record.attempts, outcome=_UNKNOWN_OUTCOME, error=unknown_text(record))
         await store.commit([unknown])
     observer().unknown_outcome(agent=run.agent_name or '', tool=call.tool_name)
     _logger.warning('The outcome of the call of %r is unknown. It was not made again.', call.tool_name)
 
 
+def is_told_unknown(event: StepEvent, call: ToolCallFacts) -> bool:
+    """Whether an event says that the run went on without knowing how this call ended."""
+    return (event.step_index, event.tool_call_id, event.metadata.get(OUTCOME_METADATA_KEY)) == (
+        call.step_index,
+        call.tool_call_id,
+        _UNKNOWN_OUTCOME,
+    )
+
+
 def unknown_text(record: ToolEffectRecord) -> str:
     """Tell the model what is known of a call whose outcome is not."""
     if record.status == 'completed':
-        return (
-            f'The call of {record.tool_name!r} completed, but its result could not be kept. {_ADVICE}'
-        )
+        return f'The call of {record.tool_name!r} completed, but its result could not be kept. {_ADVICE}'
     return (
         f'No result of this call of {record.tool_name!r} was recorded: its worker stopped while it was running. '
         f'It may have taken effect fully, partly or not at all. {_ADVICE}'

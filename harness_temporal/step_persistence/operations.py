@@ -144,6 +144,7 @@ async def finish_model_request(
                 save=request.frontier_save,
                 step_index=request.step_index,
                 state='interrupted',
+                request_attempt=attempt,
             )
         )
     key = response.key if response is not None else None
@@ -245,7 +246,9 @@ def ended_tool_calls(run: RunFacts, pending: Iterable[Mapping[str, Any]]) -> lis
     return records
 
 
-def _snapshot(run: RunFacts, history: EncodedHistory, *, save: int, step_index: int, state: Any) -> EncodedSnapshot:
+def _snapshot(
+    run: RunFacts, history: EncodedHistory, *, save: int, step_index: int, state: Any, request_attempt: int = 1
+) -> EncodedSnapshot:
     return EncodedSnapshot(
         snapshot=ContinuableSnapshot(
             run_id=run.run_id,
@@ -255,7 +258,9 @@ def _snapshot(run: RunFacts, history: EncodedHistory, *, save: int, step_index: 
             parent_run_id=run.parent_run_id,
             agent_name=run.agent_name,
             state=state,
-            idempotency_key=snapshot_key(save=save, step_index=step_index, state=state, attempt=run.attempt),
+            idempotency_key=snapshot_key(
+                save=save, step_index=step_index, state=state, attempt=run.attempt, request_attempt=request_attempt
+            ),
         ),
         history=history,
     )

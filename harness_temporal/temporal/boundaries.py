@@ -23,7 +23,7 @@ from harness_temporal.observability.observer import observer
 from harness_temporal.records import ModelResponseRecord, ToolEffectRecord
 from harness_temporal.step_persistence import effects, operations
 from harness_temporal.step_persistence.capability import StepPersistence
-from harness_temporal.step_persistence.context import tool_call_scope
+from harness_temporal.step_persistence.context import WRITE_RETRY_DELAYS, tool_call_scope
 from harness_temporal.step_persistence.facts import ModelRequestFacts, RunFacts, ToolCallFacts
 from harness_temporal.step_persistence.outcomes import (
     Ended,
@@ -35,14 +35,12 @@ from harness_temporal.step_persistence.outcomes import (
     result,
 )
 from harness_temporal.temporal import siblings
+from harness_temporal.temporal.replaced import Lease, workflow_runs
 
 RETRYABLE_TOOL_ATTEMPTS = 3
 """How often a tool declared retryable may raise before its call fails, where no retry policy was given."""
 MODEL_REQUEST_ATTEMPTS = 10
 """How often a model request may raise before it fails, where no retry policy was given."""
-WRITE_RETRY_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries of a write that follows an effect. Then the attempt fails, and the outcome waits in its
-heartbeat details for the next one."""
 _OUTCOME = 'harness_outcome'
 
 Execute = Callable[[], Awaitable[Any]]
@@ -104,9 +102,8 @@ class ToolAttempt:
             try:
                 given = await execute()
             except asyncio.CancelledError as error:
-                details = activity.cancellation_details()
-                if details is not None and (details.cancel_requested or details.not_found):
-                    # Nobody waits for it any more. A worker's shutdown is left as it is: an unknown outcome.
+                # A worker's shutdown, and an attempt that was replaced, leave an unknown outcome.
+                if await asyncio.shield(self._was_given_up()):
                     await asyncio.shield(self._finish(claim.record, ended_with_error(error)))
                 raise
             except Exception as error:
@@ -123,6 +120,17 @@ class ToolAttempt:
             )
             ended = ended_with_result(given)
         return given, (claim.record, ended)
+
+    async def _was_given_up(self) -> bool:
+        """Whether nobody waits for the cancelled call any more, and nobody was told that its outcome is unknown."""
+        details = activity.cancellation_details()
+        if details is None or not details.not_found:
+            return details is not None and details.cancel_requested
+        # The server knows this attempt no more: the workflow has ended, or another attempt has its place.
+        if await workflow_runs():
+            return False
+        events = await self.persistence.store.list_events(run_id=self.run.run_id)
+        return not any(effects.is_told_unknown(event, self.call) for event in events)
 
     def _may_raise_again(self, record: ToolEffectRecord, error: Exception) -> bool:
         if isinstance(error, ApplicationError) and error.non_retryable:
@@ -196,7 +204,11 @@ class ModelAttempt:
         return cls(persistence, RunFacts.load(frame['run']), request, retry_policy_given)
 
     async def execute(self, messages: Sequence[ModelMessage], execute: Execute) -> Any:
-        """Write what is due, ask the model, write what it said. A retry finds what was said and does not ask again."""
+        """Write what is due, ask the model, write what it said. A retry finds what was said and does not ask again.
+
+        Raises:
+            AttemptReplacedError: The attempt was silent for so long that another one has its place.
+        """
         store, run, request = self.persistence.store, self.run, self.request
         info = activity.info()
         key = f'{info.workflow_run_id}:{info.activity_id}'
@@ -205,6 +217,7 @@ class ModelAttempt:
             if recorded is not None:
                 observer().duplicate_suppressed(agent=run.agent_name or '', what='model')
                 return decode_message(recorded.body)
+        lease = Lease()
         history = await operations.start_model_request(store, run, request, messages, attempt=info.attempt)
         try:
             response: ModelResponse = await execute()
@@ -213,6 +226,7 @@ class ModelAttempt:
             if self.retry_policy_given or info.attempt < MODEL_REQUEST_ATTEMPTS:
                 raise
             raise final(error) from error
+        await lease.check()
         body = encode_message(response).body
         unsettled = request.frontier_save is not None and snapshot_state([response]) == 'interrupted'
 
@@ -231,7 +245,7 @@ class ModelAttempt:
 
 
 async def write_after_effect(write: Callable[[], Awaitable[None]], details: Mapping[str, Any]) -> None:
-    """Write what happened. While the store is away, try again for a while and leave it in the heartbeat.
+    """Write what happened. While the store is away, try again for a while, then fail: `details` are in the heartbeat.
 
     Raises:
         StoreUnavailableError: The store stayed away; the next attempt of the activity gets the heartbeat's details.
