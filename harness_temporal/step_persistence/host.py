@@ -15,6 +15,11 @@ class BoundaryCarrier(ABC):
     def carries_boundaries(self) -> bool:
         """Whether this code runs in a workflow whose activities carry boundaries."""
 
+    @property
+    @abstractmethod
+    def is_replaying(self) -> bool:
+        """Whether the workflow is doing again what it did before, perhaps on another worker."""
+
     @abstractmethod
     def next_registration_id(self) -> str:
         """Return an id for one agent run of this workflow: unlike any other's, and the same in every replay."""

@@ -47,7 +47,8 @@ class RunState:
     saves: int = 0
     saved_length: int = 0
     saved_digests: list[bytes] | None = None
-    """The links of the newest saved history; `None` where an activity saved its own messages and only it knows."""
+    """The links of the newest saved history; `None` where they are not known on this side: an activity saved its own
+    messages, or they were saved before this workflow was replayed."""
     request: RidingRequest | None = None
     sending: ModelRequestContext | None = None
     """The request as core is about to send it. Not a context variable: a stream is opened in another task."""
@@ -138,6 +139,9 @@ class RunState:
             encoded = encode_history(history)
             snapshot = self.to_save(encoded, history, whole=self.saved_digests is None)
             self.saved(encoded)
+            if self.carrier is not None and self.carrier.is_replaying:
+                # Pydantic AI stamps messages with the clock: those that were saved the first time have other links.
+                self.saved_digests = None
             facts = replace(facts, save=self.saves, snapshot=snapshot.dump())
         if capture_frontier:
             self.saves += 1

@@ -119,6 +119,11 @@ class HarnessDurability(TemporalDurability[AgentDepsT], BoundaryCarrier):
         """Whether this code runs in a workflow. See `BoundaryCarrier`."""
         return self.in_durable_context
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the workflow is being replayed. See `BoundaryCarrier`."""
+        return workflow.unsafe.is_replaying()
+
     def host_metadata(self) -> dict[str, str]:
         """Return the workflow's id. See `BoundaryCarrier`."""
         return {WORKFLOW_ID_METADATA_KEY: workflow.info().workflow_id}

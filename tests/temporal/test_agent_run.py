@@ -92,6 +92,17 @@ async def test_a_worker_without_cache_replays_every_task_and_writes_nothing_twic
     assert len(noted(tmp_path, 'paid')) == 1
 
 
+async def test_a_history_that_the_requests_do_not_have_is_saved_by_a_worker_that_replays_every_task(
+    client: Client, workers: Workers
+) -> None:
+    """A replay stamps messages anew, so what it extends is not what the store has."""
+    workers.start(max_cached_workflows=0)
+    run = await finished(client, workers, 'look look look', agent='forgetful')
+    snapshots = await run.store.list_snapshots(run_id=run.run_id)
+    assert [len(snapshot.messages) for snapshot in snapshots] == [3, 5, 7, 8]
+    await replay(await run.history(), workers.config)
+
+
 async def test_dedicated_boundaries_are_rows_of_their_own(client: Client, workers: Workers) -> None:
     workers.start(boundaries='dedicated')
     run = await finished(client, workers, 'pay', boundaries='dedicated')
