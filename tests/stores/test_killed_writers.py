@@ -44,6 +44,8 @@ from tests.stores.killed_writers import Kill, OpenStore, Raid, a_batch, child_of
 KILLS = int(os.environ.get('HARNESS_TEST_KILLS', '60'))
 """For each store. What is claimed of them was seen with 200."""
 LARGE_KILLS = max(1, KILLS // 10)
+FURTHER_KILLS = 15
+"""At most, in a window that grows, if all before came too early: those prove nothing."""
 KILLS_PER_PLACE, KILLS_PER_RUN = 20, 5
 SMALL, LARGE = 200, 2_000_000
 """Characters of one message."""
@@ -168,7 +170,9 @@ class Campaign:
         one_run_per_kill = self.backend.holds_runs or self.size == LARGE
         names = ('a', 'b') if self.size == SMALL else ('a',)
         open_store, runs = self.backend.open_at('none'), list[Run]()
-        for number in range(kills):
+        for number in range(kills + FURTHER_KILLS):
+            if number >= kills and self.acknowledged:
+                break
             opening = number % KILLS_PER_PLACE == 0
             delay = chance.random() * (OPENING if opening else self.window)
             try:
