@@ -53,13 +53,9 @@ class Run:
         self.outcome: RunResult[Any] | None = None
         """How the run ended, also when closing it failed afterwards."""
         self._candidate: HarnessState | None = None
-        self._paused: RunPause | None = None
-        self._walked = 0
-
-    @property
-    def paused(self) -> RunPause | None:
+        self.paused: RunPause | None = None
         """Where the run stopped between two steps, because its host asked it to; `export` gives its state then."""
-        return self._paused
+        self._walked = 0
 
     @property
     def run_id(self) -> str:
@@ -80,7 +76,9 @@ class Run:
     @property
     def messages(self) -> Sequence[ModelMessage]:
         """The thread's messages at this moment. Not to be changed."""
-        return self._messages()
+        if self._agent_run is None or not self._restored:
+            return self._start.history
+        return self._agent_run.all_messages()
 
     @property
     def usage(self) -> RunUsage:
@@ -111,7 +109,7 @@ class Run:
         """
         if self._candidate is None and self._interrupted:
             self._candidate = self._safe_state()
-        return self._candidate if self._candidate is not None else self._state(self._messages())
+        return self._candidate if self._candidate is not None else self._state(self.messages)
 
     def unanswered_resume(self) -> DeferredToolResume | None:
         """Return the accepted answers that the history has not taken in yet."""
@@ -150,7 +148,7 @@ class Run:
         except Exception as error:  # noqa: BLE001 (a failed run is a result)
             self._fail(error, failure)
         else:
-            if self._paused is None:
+            if self.paused is None:
                 self._end(self._conclusion())
         finally:
             self._closed = True
@@ -219,20 +217,19 @@ class Run:
 
     def _pauses_before(self, run: AgentRun[Any, Any], node: object) -> bool:
         """Stop before a model request, if the host wants that. What it would send is then the history's end."""
+        if not isinstance(node, ModelRequestNode):
+            return False
         state = run.ctx.state
-        if isinstance(node, ModelRequestNode):
-            self._walked += len(state.message_history)
+        self._walked += len(state.message_history)
         begun = self._start.progress.steps if self._start.progress is not None else 0
         # Without a step of its own a run would be handed on for ever. Messages that wait to be sent are in no history.
-        if not isinstance(node, ModelRequestNode) or state.run_step == begun or state.pending_messages:
-            return False
-        if not self._start.pauses(self._walked):
+        if state.run_step == begun or state.pending_messages or not self._start.pauses(self._walked):
             return False
         request = cast('ModelRequestNode[Any, Any]', node).request
         stamped = replace(request, run_id=state.run_id, conversation_id=state.conversation_id)
         progress = RunProgress.of(run, renews_system_prompts=self._start.renews_system_prompts)
-        self._paused = RunPause(progress, [*run.all_messages(), stamped])
-        self._candidate = self._state(self._paused.messages)
+        self.paused = RunPause(progress, [*run.all_messages(), stamped])
+        self._candidate = self._state(self.paused.messages)
         return True
 
     async def _stream(self, run: AgentRun[Any, Any], node: Any) -> AsyncGenerator[AgentStreamEvent, None]:
@@ -251,11 +248,6 @@ class Run:
                     yield event
 
     # --- what there is of the run ---
-
-    def _messages(self) -> Sequence[ModelMessage]:
-        if self._agent_run is None or not self._restored:
-            return self._start.history
-        return self._agent_run.all_messages()
 
     def _state(self, messages: Sequence[ModelMessage]) -> HarnessState:
         return self._start.state.advanced(

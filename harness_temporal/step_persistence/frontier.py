@@ -17,8 +17,6 @@ from harness_temporal.records import StepEvent, ToolEffectRecord
 from harness_temporal.step_persistence.operations import RESPONSE_METADATA_KEY
 from harness_temporal.stores.protocol import StepStore
 
-_ENDS = frozenset({'run_completed', 'run_failed'})
-
 
 @dataclass(frozen=True)
 class RunFrontier:
@@ -48,7 +46,7 @@ async def load_frontier(store: StepStore, *, run_id: str) -> RunFrontier:
         raise SnapshotNotFoundError(run_id, include_interrupted=True)
     events = await store.list_events(run_id=run_id)
     messages, step = snapshot.messages, snapshot.step_index
-    told = _last_response(events)
+    told = next((event for event in reversed(events) if RESPONSE_METADATA_KEY in event.metadata), None)
     if told is not None and told.step_index >= step:
         step = told.step_index
         recorded = await store.get_model_response(run_id=run_id, key=told.metadata[RESPONSE_METADATA_KEY])
@@ -69,19 +67,24 @@ async def load_frontier(store: StepStore, *, run_id: str) -> RunFrontier:
     )
 
 
+def is_end(event: StepEvent) -> bool:
+    """Whether the event ends its run."""
+    return event.kind in ('run_completed', 'run_failed')
+
+
 async def has_ended(store: StepStore, *, run_id: str) -> bool:
     """Whether the run's end is recorded. If not, it may still be running."""
-    return any(event.kind in _ENDS for event in await store.list_events(run_id=run_id))
+    return any(is_end(event) for event in await store.list_events(run_id=run_id))
 
 
-def _last_response(events: Sequence[StepEvent]) -> StepEvent | None:
-    return next((event for event in reversed(events) if RESPONSE_METADATA_KEY in event.metadata), None)
+def _last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
+    return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
 
 
 def _with_response(messages: list[ModelMessage], response: ModelMessage) -> list[ModelMessage]:
     """Add a response, unless the history has it: as its last, or before the results of its calls."""
     assert isinstance(response, ModelResponse)
-    last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+    last = _last_response(messages)
     # The run stamped the one in the history with its ids.
     if last is not None and (last.timestamp, last.parts) == (response.timestamp, response.parts):
         return messages
@@ -89,7 +92,7 @@ def _with_response(messages: list[ModelMessage], response: ModelMessage) -> list
 
 
 def _calls_of_last_response(messages: Sequence[ModelMessage]) -> set[str]:
-    last = next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+    last = _last_response(messages)
     return {part.tool_call_id for part in last.parts if isinstance(part, ToolCallPart)} if last is not None else set()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import ModelRequestContext
 
-from harness_temporal.history import encode_history, since, snapshot_state
+from harness_temporal.history import encode_history, encoded_state, since, snapshot_state
 from harness_temporal.records import EncodedHistory, SnapshotState
 from harness_temporal.step_persistence.facts import (
     ContinuedRun,
@@ -100,7 +100,10 @@ class RunState:
         """Tell what of a history is new since the last save (or, with `whole`, all of it)."""
         common = 0 if whole else self._common_length(history)
         return SnapshotFacts.of(
-            since(history, common), save=self.saves + 1, step_index=self.last_step, state=snapshot_state(messages)
+            since(history, common),
+            save=self.saves + 1,
+            step_index=self.last_step,
+            state=encoded_state(history, messages),
         )
 
     def saved(self, history: EncodedHistory) -> None:

@@ -22,6 +22,7 @@ class AgentRegistry:
 
     def __init__(self) -> None:
         self._agents: dict[str, AbstractAgent[Any, Any]] = {}
+        self._durabilities: dict[str, HarnessDurability[Any]] = {}
         self._deps: dict[str, TypeAdapter[Any]] = {}
 
     def add(self, agent: AbstractAgent[Any, Any]) -> HarnessDurability[Any] | None:
@@ -38,6 +39,7 @@ class AgentRegistry:
                 f'Two agents of this worker are named {durability.name!r}; activities are told apart by the name. '
                 'Give each `Agent(name=...)` its own.'
             )
+        self._durabilities[durability.name] = durability
         # Not in workflow code: the sandbox cannot see the module of the type, and schemas take their time.
         with suppress(PydanticUserError):
             self._deps.setdefault(durability.name, TypeAdapter(agent.deps_type))
@@ -72,10 +74,13 @@ class AgentRegistry:
             raise ConfigurationError(f'The dependencies given to agent {name!r} do not fit: {error}') from error
 
     def durability(self, name: str) -> HarnessDurability[Any]:
-        """Return the durability of the agent of that name."""
-        durability = HarnessDurability.from_agent(self.agent(name))
-        assert durability is not None
-        return durability
+        """Return the durability of the agent of that name.
+
+        Raises:
+            ConfigurationError: There is no such agent.
+        """
+        self.agent(name)
+        return self._durabilities[name]
 
     def restores_requests(self, activity_type: str) -> bool:
         """Whether a worker that runs this activity puts its model request together, or says that it cannot."""

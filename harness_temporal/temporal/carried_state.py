@@ -35,7 +35,7 @@ class CarriedState:
     @classmethod
     def of(cls, state: HarnessState, *, stored: SnapshotReference) -> Self:
         """Carry a state by value if its history is small; `stored` says where the history is otherwise."""
-        if is_small(state):
+        if sum(map(len, state.encoded_history)) <= BY_VALUE_BYTES:
             return cls(document=state)
         return cls(document=state.with_encoded_history(()), history=stored)
 
@@ -61,8 +61,3 @@ class CarriedState:
             StateEnvelopeError: The document is no state.
         """
         return HarnessState.model_validate(self.document)
-
-
-def is_small(state: HarnessState) -> bool:
-    """Whether a state's history goes by value."""
-    return sum(map(len, state.encoded_history)) <= BY_VALUE_BYTES

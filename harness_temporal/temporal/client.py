@@ -85,7 +85,7 @@ class HarnessClient:
             tool_recovery=tool_recovery,
             **options,
         )
-        return await self._start(input, workflow_id or f'{self._agent}-{uuid.uuid4().hex}')
+        return await self._start(input, workflow_id)
 
     async def resume(
         self,
@@ -152,15 +152,15 @@ class HarnessClient:
             tool_recovery=tool_recovery,
             **options,
         )
-        return await self._start(input, workflow_id or f'{self._agent}-{uuid.uuid4().hex}')
+        return await self._start(input, workflow_id)
 
-    async def _start(self, input: AgentRunInput, workflow_id: str) -> AgentRunHandle:
+    async def _start(self, input: AgentRunInput, workflow_id: str | None) -> AgentRunHandle:
         return await self._client.start_workflow(
             self._workflow,
             replace(input, search_attributes=self._search_attributes),
             static_summary=run_summary(self._agent, input.prompt),
             search_attributes=attributes.at_start(self._agent) if self._search_attributes else None,
-            id=workflow_id,
+            id=workflow_id or f'{self._agent}-{uuid.uuid4().hex}',
             task_queue=self._task_queue,
             result_type=AgentRunOutput,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pydantic_ai.messages import ModelMessage
 from temporalio import workflow
 
 from harness_temporal.errors import HistoryMissingError
@@ -13,7 +15,7 @@ from harness_temporal.history import snapshot_state
 from harness_temporal.state.progress import RunProgress
 from harness_temporal.state.running import Run
 from harness_temporal.step_persistence.capability import StepPersistence
-from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference, is_small
+from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
 from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
 from harness_temporal.temporal.snapshots import SAVE_SNAPSHOT_ACTIVITY, SaveSnapshot
 
@@ -66,27 +68,27 @@ async def continued(agent: str, run: Run) -> tuple[ContinuedAgentRun, CarriedSta
         if isinstance(capability, StepPersistence)
     }
     first_id, first = next(iter(persistences.items()))
-    run_id: str = first.behind().run['run_id']
-    state = run.export()
+    facts = first.behind().run
     messages = run.paused.messages
-    if is_small(state) or snapshot_state(messages) != 'complete':
-        carried = CarriedState(document=state)
-    else:
-        await _save(agent, first_id, first, run)
-        carried = CarriedState.of(state, stored=SnapshotReference(run_id=run_id))
-    behind = {capability_id: item.behind().dump() for capability_id, item in persistences.items()}
+    carried = CarriedState.of(run.export(), stored=SnapshotReference(run_id=facts['run_id']))
+    if carried.history is not None:
+        if snapshot_state(messages) == 'complete':
+            await _save(agent, first_id, first, messages)
+        else:
+            # What a reference finds is the newest complete snapshot.
+            carried = CarriedState(document=run.export())
     going_on = ContinuedAgentRun(
         progress=run.paused.progress,
-        behind=behind,
-        conversation_id=first.behind().run['conversation_id'],
-        run_id=run_id,
+        behind={capability_id: item.behind().dump() for capability_id, item in persistences.items()},
+        conversation_id=facts['conversation_id'],
+        run_id=facts['run_id'],
     )
     return going_on, carried
 
 
-async def _save(agent: str, capability_id: str, persistence: StepPersistence[Any], run: Run) -> None:
-    assert run.paused is not None
-    messages = run.paused.messages
+async def _save(
+    agent: str, capability_id: str, persistence: StepPersistence[Any], messages: Sequence[ModelMessage]
+) -> None:
     for whole in (False, True):
         saved = await workflow.execute_activity(
             SAVE_SNAPSHOT_ACTIVITY,
