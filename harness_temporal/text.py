@@ -7,6 +7,10 @@ PostgreSQL refuses U+0000 in text, and no encoder takes the lone surrogates that
 from __future__ import annotations
 
 import re
+from typing import Final
+
+UNSTORABLE: Final = re.compile('[\x00\ud800-\udfff]')
+"""What not every store takes in text."""
 
 _MARK = '\uf8ff'
 _UNSAFE = re.compile('[\x00\ud800-\udfff\uf8ff]')

@@ -11,8 +11,9 @@ from uuid import uuid4
 
 import pytest
 
+from harness_temporal.temporal.dev_server import DevServer, dev_server
 from tests.conformance.opening import drop_schema
-from tests.mongo_server import mongo_url
+from tests.mongo_server import drop_database, mongo_url
 from tests.postgres_server import OpenPool, Sql, postgres_dsn
 from tests.s3_server import Bucket, S3Server, new_bucket, s3_server
 from tests.scratch import keep_files_in_memory
@@ -81,6 +82,14 @@ def mongo() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+async def database(mongo: str) -> AsyncIterator[str]:
+    """Yield the name of a database of MongoDB that is there for one test."""
+    database = f'test_{uuid4().hex}'
+    yield database
+    await drop_database(mongo, database)
+
+
 @pytest.fixture(scope='session')
 def s3() -> Iterator[S3Server]:
     """Yield one server for the session, or for the worker of `pytest-xdist`."""
@@ -99,3 +108,16 @@ def bucket(s3: S3Server) -> Iterator[Bucket]:
     """Yield an empty bucket."""
     with new_bucket(s3) as bucket:
         yield bucket
+
+
+@pytest.fixture(scope='session')
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """Yield one server for the session, or for the worker of `pytest-xdist`."""
+    with dev_server(ui=False, log=tmp_path_factory.mktemp('temporal') / 'server.log') as server:
+        yield server
+
+
+@pytest.fixture
+def task_queue() -> str:
+    """Return the name of a task queue that nobody else uses."""
+    return f'tests-{uuid4()}'

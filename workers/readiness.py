@@ -8,16 +8,15 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
+from harness_temporal.hosting.answering import ask_media_store, ask_store
+from harness_temporal.hosting.pollers import pollers
 from harness_temporal.media import MediaStore
-from harness_temporal.media.uri import uri_of
 from harness_temporal.stores import StepStore
 from workers.http import Answer
 
@@ -25,9 +24,6 @@ CHECK_TIMEOUT: Final = 2.0
 """Seconds that Temporal or a store may take to answer. A probe should give more."""
 FRESH_SECONDS: Final = 5.0
 """How long an answer stands. However often a probe asks, the stores are asked no more than that."""
-# Looking for what is not there takes no time on any store, however much is in it.
-_NO_RUN = 'harness-readiness'
-_NO_BLOB = uri_of('0' * 64)
 _logger = logging.getLogger(__name__)
 
 
@@ -49,9 +45,9 @@ class Readiness:
         self._polls = self._stopping = False
         self._checks: dict[str, Callable[[], Awaitable[object]]] = {'temporal': self._check_temporal}
         for store in stores:
-            self._add(store, lambda store=store: store.get_run(run_id=_NO_RUN))
+            self._add(store, partial(ask_store, store))
         for media_store in media_stores:
-            self._add(media_store, lambda media_store=media_store: media_store.exists(_NO_BLOB))
+            self._add(media_store, partial(ask_media_store, media_store))
         self._failures: dict[str, str] = {}
         self._checked_at: float | None = None
         self._lock = asyncio.Lock()
@@ -99,15 +95,7 @@ class Readiness:
             await self._client.service_client.check_health(timeout=timeout)
             return
         # Once: the server lists all who ask for work, which is much where there are many workers.
-        described = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=self._task_queue),
-                task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-            ),
-            timeout=timeout,
-        )
-        if all(poller.identity != self._client.identity for poller in described.pollers):
+        if self._client.identity not in await pollers(self._client, self._task_queue, timeout=timeout):
             raise NotPollingError('the worker does not ask for work yet')
         self._polls = True
 

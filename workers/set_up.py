@@ -19,7 +19,7 @@ from workers.connection import telemetry_runtime
 
 
 async def _run(settings: TemporalSettings, retention: timedelta) -> None:
-    client = await connect(settings, plugins=[], interceptors=[], runtime=telemetry_runtime(None))
+    client = await connect(settings, runtime=telemetry_runtime(None))
     await set_up(client, retention=retention)
 
 

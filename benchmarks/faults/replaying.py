@@ -10,10 +10,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from benchmarks.faults.agents import agents
-from benchmarks.faults.workers import BUILD_ID, FORKS, keep_log
+from benchmarks.faults.workers import BUILD_ID, keep_log
 from harness_temporal.records import Batch
 from harness_temporal.stores import InMemoryStepStore
 from harness_temporal.temporal import HarnessPlugin
+from tests.forks import FORKS
 from workflows.agent_run import AgentRunWorkflow
 
 _AT_ONCE = 2

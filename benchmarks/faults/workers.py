@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import resource
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,10 +19,11 @@ from benchmarks.faults.oracle import say_ready
 from harness_temporal import records
 from harness_temporal.stores.opening import open_store
 from harness_temporal.temporal import HarnessPlugin, serve
+from tests.forks import FORKS, import_before_forks
 from workflows.agent_run import AgentRunWorkflow
 
-FORKS = multiprocessing.get_context('forkserver')
-FORKS.set_forkserver_preload(['benchmarks.faults.workers', 'benchmarks.faults.replaying'])
+import_before_forks('benchmarks.faults.workers')
+import_before_forks('benchmarks.faults.replaying')
 BUILD_ID = 'faults'
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from temporalio.client import Client
-from temporalio.runtime import Runtime
 
 from harness_temporal.hosting.connection import check_namespace, connect
 from harness_temporal.hosting.settings import CallerSettings, TemporalSettings
@@ -38,6 +37,6 @@ async def connected(place: Place) -> Target:
     temporal = TemporalSettings.load(address=place.address, namespace=place.namespace)
     caller = CallerSettings.load(task_queue=place.task_queue)
     plugin = HarnessPlugin(payloads=caller.load_payloads())
-    client = await connect(temporal, plugins=[plugin], interceptors=[], runtime=Runtime.default())
+    client = await connect(temporal, plugins=[plugin])
     await check_namespace(client)
     return Target(client, caller.task_queue)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
@@ -11,14 +10,14 @@ from contextlib import aclosing
 from rich.console import Console
 from rich.markup import escape
 
+from harness_temporal.cli.executing import INTERRUPTED
+from harness_temporal.cli.output import print_json, show_error
 from harness_temporal.cli.progress import progress_bars
 from harness_temporal.errors import HarnessError
 from harness_temporal.importers import ImportReport, import_runs, open_source
 from harness_temporal.importers.opening import check_apart
 from harness_temporal.stores.opening import open_store
 from harness_temporal.text import as_storable
-
-_INTERRUPTED = 130
 
 
 def run(source: str, target: str, *, as_json: bool, dry_run: bool) -> int:
@@ -33,14 +32,12 @@ def run(source: str, target: str, *, as_json: bool, dry_run: bool) -> int:
             report = asyncio.run(_import(source, target, dry_run=dry_run, on_run=on_run))
     except KeyboardInterrupt:
         print('Interrupted. Import again to go on.', file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     except HarnessError as error:
-        if as_json:
-            print(json.dumps({'ok': False, 'error': str(error)}))
-        print(f'error: {as_storable(str(error))}', file=sys.stderr)
+        show_error(str(error), as_json=as_json)
         return 1
     if as_json:
-        print(json.dumps(_as_json(report, dry_run=dry_run)))
+        print_json(_as_json(report, dry_run=dry_run))
     else:
         _show(report, dry_run=dry_run)
     return 1 if report.failures else 0

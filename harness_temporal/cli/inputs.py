@@ -27,6 +27,20 @@ def json_option(option: str, text: str) -> Any:
         ) from None
 
 
+def given_deps(text: str | None) -> Any:
+    """Read an agent's dependencies, if there are any.
+
+    Raises:
+        ConfigurationError: They are no JSON.
+    """
+    return json_option('--deps', text) if text is not None else None
+
+
+def given_state(file: str | None) -> HarnessState | None:
+    """Read the state that `--state` names, if it names one. Raises what `read_state` does."""
+    return read_state(file) if file is not None else None
+
+
 def read_state(file: str) -> HarnessState:
     """Read a state from a file, or from standard input (`-`).
 

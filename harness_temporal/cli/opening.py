@@ -16,6 +16,13 @@ from harness_temporal.stores.protocol import BaseStepStore
 DEV_FOLDER: Final = Path('.harness')
 """Where `harness-temporal dev` keeps everything, in the current folder."""
 DEV_STORE: Final = DEV_FOLDER / 'runs.db'
+DEV_STORE_URL: Final = f'sqlite:{DEV_STORE}'
+
+
+def named_store(given: str | None) -> str | None:
+    """Return what names the store: an option, a setting, or that `harness-temporal dev` made one here."""
+    url = given or StoreSettings.load().url
+    return DEV_STORE_URL if url is None and DEV_STORE.is_file() else url
 
 
 def store_url(given: str | None) -> str:
@@ -24,11 +31,9 @@ def store_url(given: str | None) -> str:
     Raises:
         ConfigurationError: Nothing does.
     """
-    url = given or StoreSettings.load().url
+    url = named_store(given)
     if url is not None:
         return url
-    if DEV_STORE.is_file():
-        return f'sqlite:{DEV_STORE}'
     raise ConfigurationError(
         'No store is named. Give `--store`, set HARNESS_STORE_URL, or `url` in [store] of harness.toml: '
         '`file:FOLDER`, `sqlite:FILE`, `postgresql://…` or `mongodb://HOST/DATABASE`. It is the store that your agents '

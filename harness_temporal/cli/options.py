@@ -28,7 +28,9 @@ TaskQueue: TypeAlias = Annotated[
     str | None, typer.Option('--task-queue', help="The workers'; else HARNESS_TASK_QUEUE, or [worker].")
 ]
 RunId: TypeAlias = Annotated[str, typer.Argument(metavar='RUN', help='The id of a run.')]
+AgentName: TypeAlias = Annotated[str, typer.Argument(metavar='AGENT', help='The name of an agent of the workers.')]
 Agent: TypeAlias = Annotated[str | None, typer.Option('--agent', help='The name of an agent.')]
+Limit: TypeAlias = Annotated[int, typer.Option('--limit', min=1, help='How many, the newest first.')]
 Prompt: TypeAlias = Annotated[str | None, typer.Option('--prompt', help='New input.')]
 Wait: TypeAlias = Annotated[bool, typer.Option('--wait/--no-wait', help='Wait for the answer.')]
 Deps: TypeAlias = Annotated[str | None, typer.Option('--deps', help="The agent's dependencies, as JSON.")]

@@ -11,6 +11,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TextColumn,
@@ -24,9 +25,9 @@ OnProgress: TypeAlias = Callable[[str, int, int | None], None]
 @contextmanager
 def progress_bars() -> Generator[OnProgress]:
     """Give what shows a bar for each thing that is counted."""
-    console = Console(stderr=True)
-    columns = (TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with _progress(
+        TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    ) as progress:
         tasks = dict[str, TaskID]()
 
         def on_progress(what: str, done: int, total: int | None) -> None:
@@ -40,8 +41,11 @@ def progress_bars() -> Generator[OnProgress]:
 @contextmanager
 def waiting(what: str) -> Generator[None]:
     """Show that something is waited for."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn('{task.description}'))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with _progress(SpinnerColumn(), TextColumn('{task.description}')) as progress:
         progress.add_task(what, total=None)
         yield
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from pydantic_ai.messages import ModelMessage, SpeechPart, TextContent, TextPart, UserPromptPart
+
+from harness_temporal.text import UNSTORABLE
 
 LONGEST_QUERY: Final = 1_000
 """Characters that a search may be for."""
@@ -15,7 +16,6 @@ SEARCHED: Final = 3_000_000
 """Characters of a conversation that a search looks through, from its end: more than any model reads at once, and less
 than a document of MongoDB takes."""
 
-_UNSTORABLE = re.compile('[\x00\ud800-\udfff]')
 _STAND_IN = '\ufffd'
 
 
@@ -57,4 +57,4 @@ def searchable(text: str) -> str:
     No database takes every character; one stands in for the others, in what is searched and in what is searched for.
     """
     folded = unicodedata.normalize('NFC', unicodedata.normalize('NFD', text).casefold())
-    return _UNSTORABLE.sub(_STAND_IN, folded)
+    return UNSTORABLE.sub(_STAND_IN, folded)

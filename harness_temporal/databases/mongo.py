@@ -70,6 +70,17 @@ class Database:
         self._made = set[str]()
         self._is_closed = False
 
+    @classmethod
+    def of(
+        cls, client: AsyncMongoClient[Any] | None, db_url: str | None, database: str | Database, *, timeout: float
+    ) -> Database:
+        """Return the database of that name, or the given one, which is another store's."""
+        if not isinstance(database, Database):
+            return cls(client, db_url, database, timeout=timeout)
+        if client is not None or db_url is not None:
+            raise ConfigurationError('An open `database` has its client: give neither `client` nor `db_url`.')
+        return database
+
     async def aclose(self) -> None:
         """Close for good; a given client stays open."""
         if self._db_url is not None and self._client is not None and not self._is_closed:

@@ -15,9 +15,13 @@ from harness_temporal.hosting.settings import TemporalSettings
 
 
 async def connect(
-    settings: TemporalSettings, *, plugins: Sequence[Plugin], interceptors: Sequence[Interceptor], runtime: Runtime
+    settings: TemporalSettings,
+    *,
+    plugins: Sequence[Plugin] = (),
+    interceptors: Sequence[Interceptor] = (),
+    runtime: Runtime | None = None,
 ) -> Client:
-    """Connect as the settings say.
+    """Connect as the settings say, with the SDK's own runtime unless another is given.
 
     Raises:
         ConfigurationError: A file of a certificate cannot be read, or nobody answers; the message says what to check.

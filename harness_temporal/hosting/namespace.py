@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -64,12 +65,8 @@ async def set_up(client: Client, *, retention: timedelta = DEFAULT_RETENTION) ->
     missing = await missing_attributes(client)
     if missing:
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
-        try:
+        with _or_already_there():
             await client.operator_service.add_search_attributes(request)
-        except RPCError as error:
-            # Somebody else does the same at this moment.
-            if error.status != RPCStatusCode.ALREADY_EXISTS:
-                raise
     await _until(lambda: _has_attributes(client), f'The search attributes of the namespace {client.namespace!r}')
     logger.info('namespace %s has its search attributes; %d are new', client.namespace, len(missing))
 
@@ -80,13 +77,20 @@ async def _make_namespace(client: Client, retention: timedelta) -> None:
     duration = Duration()
     duration.FromTimedelta(retention)
     request = RegisterNamespaceRequest(namespace=client.namespace, workflow_execution_retention_period=duration)
-    try:
+    with _or_already_there():
         await client.workflow_service.register_namespace(request)
+    await _until(lambda: _has_namespace(client), f'The namespace {client.namespace!r}')
+    logger.info('namespace %s is there', client.namespace)
+
+
+@contextmanager
+def _or_already_there() -> Generator[None]:
+    """Let it be if somebody else makes the same at this moment."""
+    try:
+        yield
     except RPCError as error:
         if error.status != RPCStatusCode.ALREADY_EXISTS:
             raise
-    await _until(lambda: _has_namespace(client), f'The namespace {client.namespace!r}')
-    logger.info('namespace %s is there', client.namespace)
 
 
 async def _has_namespace(client: Client) -> bool:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, get_args
 
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -84,11 +84,8 @@ class Section(BaseSettings):
 
     @classmethod
     def _is_secret(cls, field: str) -> bool:
-        return SecretStr in (cls.model_fields[field].annotation, *_arguments(cls.model_fields[field].annotation))
-
-
-def _arguments(annotation: Any) -> tuple[Any, ...]:
-    return getattr(annotation, '__args__', ())
+        annotation = cls.model_fields[field].annotation
+        return SecretStr in (annotation, *get_args(annotation))
 
 
 def _file() -> Path:

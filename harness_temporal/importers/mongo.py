@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from harness_temporal.errors import ConfigurationError, RunImportError, StoreError, StoreUnavailableError
 from harness_temporal.importers.messages import referenced, references, split_history
 from harness_temporal.importers.source import Fields, SnapshotRow
+from harness_temporal.lazy import needed_by
 
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
@@ -102,11 +103,9 @@ class MongoSource:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    try:
+    with needed_by('Reading MongoDB', 'pymongo', 'mongo'):
         from bson.errors import BSONError
         from pymongo import errors
-    except ModuleNotFoundError as error:
-        raise ConfigurationError("Reading MongoDB needs pymongo: install 'harness-temporal[mongo]'.") from error
     try:
         yield
     except errors.ConnectionFailure as error:

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from harness_temporal.errors import ConfigurationError, RunImportError, StoreError, StoreUnavailableError
 from harness_temporal.importers.messages import referenced, references, split_history
 from harness_temporal.importers.source import Fields, SnapshotRow
+from harness_temporal.lazy import needed_by
 
 _SOURCE = 'the source database'
 _PREFIX = re.compile('[a-z_][a-z0-9_]{0,39}')
@@ -104,12 +105,8 @@ class PostgresSource:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[_Connection]:
-        try:
+        with needed_by('Reading PostgreSQL', 'asyncpg', 'postgres'):
             import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it ships none
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                "Reading PostgreSQL needs asyncpg: install 'harness-temporal[postgres]'."
-            ) from error
         try:
             if self._connection is None:
                 settings = {'default_transaction_read_only': 'on'}

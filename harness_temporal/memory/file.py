@@ -7,8 +7,8 @@ import heapq
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,6 @@ from harness_temporal.memory.notes import (
     Notebook,
     check_note_name,
     edited,
-    head_of,
     revision_of,
 )
 from harness_temporal.memory.protocol import PAGE, MemoryStore
@@ -83,9 +82,9 @@ class FileMemoryStore(MemoryStore):
             if folder is None:
                 return Glance(None, False, (), False)
             data = folder.read(name + _NOTE, limit=max_bytes + 1)
-            head, is_cut = (None, False) if data is None else _decoded(folder, name, data, max_bytes)
             others = heapq.nsmallest(max_names + 1, (other for other in _note_names(folder) if other != name))
-            return Glance(head, is_cut, tuple(others[:max_names]), len(others) > max_names)
+            with _decoding(folder, name):
+                return Glance.of(data, others, max_bytes=max_bytes, max_names=max_names)
 
     def _names(self, notebook: Notebook) -> list[str]:
         with ExitStack() as stack:
@@ -100,7 +99,7 @@ class FileMemoryStore(MemoryStore):
             return [Note(name, text) for name in names if (text := _text(folder, name)) is not None]
 
     def _folder(self, stack: ExitStack, notebook: Notebook) -> Folder | None:
-        folder = Folder.at(self._directory)
+        folder = Folder.at(STORE, self._directory)
         for part in (notebook.agent, notebook.namespace):
             if folder is None:
                 return None
@@ -112,18 +111,18 @@ class FileMemoryStore(MemoryStore):
             folder = self._folder(stack, notebook)
             if folder is None:
                 return
-            agent = stack.enter_context(Folder.made_at(folder.path.parent))
+            agent = stack.enter_context(Folder.made_at(STORE, folder.path.parent))
             stack.enter_context(folder.locked(_JOURNAL))
             agent.remove_within(folder.path.name)
             agent.remove_leftovers()
 
     def _change(self, notebook: Notebook, name: str, edit: Edit, key: str) -> str:
         with ExitStack() as stack:
-            folder = stack.enter_context(Folder.made_at(self._directory))
+            folder = stack.enter_context(Folder.made_at(STORE, self._directory))
             for part in (notebook.agent, notebook.namespace):
                 folder = stack.enter_context(folder.make(folder_name(part)))
             descriptor = stack.enter_context(folder.locked(_JOURNAL))
-            return _Held(folder, Journal(folder.path / _JOURNAL, descriptor)).change(name, edit, key)
+            return _Held(folder, Journal(folder, _JOURNAL, descriptor)).change(name, edit, key)
 
 
 @dataclass(frozen=True)
@@ -215,12 +214,14 @@ def _text(folder: Folder, name: str) -> str | None:
         return None
     if len(data) > NOTE_BYTES:
         raise NoteTooLargeError(name, f'{folder.path / (name + _NOTE)} has more than {NOTE_BYTES} bytes.')
-    return _decoded(folder, name, data, NOTE_BYTES)[0]
+    with _decoding(folder, name):
+        return data.decode()
 
 
-def _decoded(folder: Folder, name: str, data: bytes, limit: int) -> tuple[str, bool]:
+@contextmanager
+def _decoding(folder: Folder, name: str) -> Generator[None]:
     try:
-        return head_of(data, limit)
+        yield
     except UnicodeDecodeError as error:
         raise StoreCorruptionError(STORE, f'{folder.path / (name + _NOTE)} is no text in UTF-8: {error}.') from error
 

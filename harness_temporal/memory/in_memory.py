@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from threading import Lock
 
-from harness_temporal.memory.notes import OPERATIONS_KEPT, Edit, Glance, Note, Notebook, edited, head_of, revision_of
+from harness_temporal.memory.notes import OPERATIONS_KEPT, Edit, Glance, Note, Notebook, edited, revision_of
 from harness_temporal.memory.protocol import PAGE, MemoryStore
 from harness_temporal.recent import Recent
 
@@ -27,9 +27,8 @@ class InMemoryMemoryStore(MemoryStore):
     async def _glance(self, notebook: Notebook, name: str, max_bytes: int, max_names: int) -> Glance:
         texts = self._texts(notebook)
         text = texts.get(name)
-        head, is_cut = (None, False) if text is None else head_of(text.encode(), max_bytes)
-        others = sorted(texts.keys() - {name})
-        return Glance(head, is_cut, tuple(others[:max_names]), len(others) > max_names)
+        data = None if text is None else text.encode()
+        return Glance.of(data, sorted(texts.keys() - {name}), max_bytes=max_bytes, max_names=max_names)
 
     async def _read(self, notebook: Notebook, name: str) -> str | None:
         return self._texts(notebook).get(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -20,6 +21,7 @@ from harness_temporal.errors import (
     NoteTooLargeError,
     NotStorableError,
 )
+from harness_temporal.text import UNSTORABLE
 
 MAIN: Final = 'main'
 """The note that the model sees with every request."""
@@ -31,7 +33,6 @@ OPERATIONS_KEPT: Final = 1000
 """How many of its newest operations a notebook remembers. One that is repeated after so many others is done again."""
 
 _NOTE_NAME = re.compile(r'[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?')
-_UNSTORABLE = re.compile('[\x00\ud800-\udfff]')
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Notebook:
                 raise InvalidNotebookError(part, value, 'it is empty.')
             if len(value) > NAME_LIMIT:
                 raise InvalidNotebookError(part, value, f'it has more than {NAME_LIMIT} characters.')
-            if _UNSTORABLE.search(value):
+            if UNSTORABLE.search(value):
                 raise InvalidNotebookError(part, value, 'U+0000 and lone surrogates are not allowed.')
 
     @property
@@ -87,6 +88,18 @@ class Glance:
     """The first of the other notes, in the order of their names."""
     has_more: bool
     """Whether there are others still."""
+
+    @classmethod
+    def of(cls, data: bytes | None, others: Sequence[str], *, max_bytes: int, max_names: int) -> Glance:
+        """Return what is told of a note's UTF-8, or of none, and of the other notes, in order.
+
+        Of both there may be more than is told, by a byte, a character or a name: that shows whether they go on.
+
+        Raises:
+            UnicodeDecodeError: It is no UTF-8.
+        """
+        head, is_cut = (None, False) if data is None else head_of(data, max_bytes)
+        return cls(head, is_cut, tuple(others[:max_names]), len(others) > max_names)
 
 
 @dataclass(frozen=True)
@@ -176,7 +189,7 @@ def _appended(text: str, addition: str) -> str:
 
 
 def _checked(name: str, text: str) -> str:
-    if _UNSTORABLE.search(text):
+    if UNSTORABLE.search(text):
         raise NotStorableError(f'The text of note {name!r}', 'U+0000 and lone surrogates are not allowed.')
     size = len(text.encode())
     if size > NOTE_BYTES:

@@ -15,7 +15,6 @@ from harness_temporal.memory.notes import (
     Note,
     Notebook,
     edited,
-    head_of,
     revision_of,
 )
 from harness_temporal.memory.protocol import PAGE, MemoryStore
@@ -60,10 +59,9 @@ class SqliteMemoryStore(MemoryStore):
     async def _glance(self, notebook: Notebook, name: str, max_bytes: int, max_names: int) -> Glance:
         place = notebook.agent, notebook.namespace, name
         rows, encoding = await self._select(GLANCE, max_bytes + 1, *place, *place, max_names + 1)
-        heads = [head_of(text, max_bytes) for _, text in rows if text is not None]
-        head, is_cut = heads[0] if heads else (None, False)
-        names = [note.decode(encoding) for note, text in rows if text is None]
-        return Glance(head, is_cut, tuple(names[:max_names]), len(names) > max_names)
+        data = next((text for _, text in rows if text is not None), None)
+        others = [note.decode(encoding) for note, text in rows if text is None]
+        return Glance.of(data, others, max_bytes=max_bytes, max_names=max_names)
 
     async def _read(self, notebook: Notebook, name: str) -> str | None:
         query = f'SELECT text FROM memory_notes WHERE notebook_id = ({_NOTEBOOK}) AND name = ?'

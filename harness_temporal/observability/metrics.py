@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from harness_temporal.errors import ConfigurationError
+from harness_temporal.lazy import needed_by
 from harness_temporal.observability.observer import Duplicate, Observer
 
 if TYPE_CHECKING:
@@ -28,12 +28,8 @@ class HarnessMetrics(Observer):
     """Of `exposition`."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        try:
+        with needed_by('`HarnessMetrics`', 'prometheus-client', 'metrics'):
             from prometheus_client import CollectorRegistry, Histogram
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                "`HarnessMetrics` needs prometheus-client: install 'harness-temporal[metrics]'."
-            ) from error
         self.registry = registry if registry is not None else CollectorRegistry()
         self._runs_started = self._counter('runs_started', 'Runs that were registered.', 'agent')
         self._runs_ended = self._counter('runs_ended', 'Runs whose end was recorded.', 'agent', 'status')

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Duplicate: TypeAlias = Literal['tool', 'model']
 """What was not done a second time: a tool call, or a model request."""
@@ -44,8 +44,9 @@ class Observer:
         """Tell of a payload's bytes: those kept out of the workflow's history, and those new in the media store."""
 
 
-_nobody = Observer()
-_current: ContextVar[Observer] = ContextVar('harness_temporal.observer', default=_nobody)
+NOBODY: Final = Observer()
+"""Stands for no observer."""
+_current: ContextVar[Observer] = ContextVar('harness_temporal.observer', default=NOBODY)
 
 
 def observer() -> Observer:
@@ -67,7 +68,7 @@ def observing(told: Observer) -> Generator[None]:
 def timed(store: object, operation: str) -> Generator[None]:
     """Tell how long the code within took, as an operation of that store."""
     told = _current.get()
-    if told is _nobody:
+    if told is NOBODY:
         yield
         return
     started, failed = time.perf_counter(), True

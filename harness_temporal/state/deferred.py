@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -50,11 +50,7 @@ class DeferredToolResume:
         return self._restricted(open_ids)
 
     def _restricted(self, call_ids: set[str]) -> DeferredToolResume | None:
-        closed = DeferredToolResults(
-            calls={call_id: None for call_id in self.results.calls if call_id not in call_ids},
-            approvals={call_id: True for call_id in self.results.approvals if call_id not in call_ids},
-        )
-        requests = self.requests.remaining(closed)
+        requests = requests_of(self.requests, call_ids)
         if requests is None:
             return None
         # Each field is a mapping by call; which there are depends on the release of Pydantic AI.
@@ -68,6 +64,15 @@ class DeferredToolResume:
             for call_id, result in self.results.to_tool_call_results().items()
             if not isinstance(result, ToolApproved)
         }
+
+
+def requests_of(requests: DeferredToolRequests, call_ids: Collection[str]) -> DeferredToolRequests | None:
+    """Return the requests of some of the calls; `None` if none of them is asked about."""
+    others = DeferredToolResults(
+        calls={call.tool_call_id: None for call in requests.calls if call.tool_call_id not in call_ids},
+        approvals={call.tool_call_id: True for call in requests.approvals if call.tool_call_id not in call_ids},
+    )
+    return requests.remaining(others)
 
 
 def _only(mapping: Mapping[str, Any], keys: set[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Context variables do not cross processes. On Temporal the activity interceptor s
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,8 +13,9 @@ from typing import Any
 
 from pydantic_ai.tools import RunContext
 
-from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.errors import ConfigurationError
 from harness_temporal.records import ToolEffectRecord
+from harness_temporal.step_persistence.patience import write_patiently
 from harness_temporal.stores.protocol import StepStore
 
 
@@ -35,8 +35,6 @@ class ActiveToolCall:
         return f'{self.record.ledger_key}.{number}'
 
 
-WRITE_RETRY_DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries of a write in or after a tool's body, which cannot just begin anew when the store is back."""
 current_run_id: ContextVar[str | None] = ContextVar('harness_temporal.run_id', default=None)
 """The run that code runs in; the parent of an agent run that it starts."""
 current_tool_call: ContextVar[ActiveToolCall | None] = ContextVar('harness_temporal.tool_call', default=None)
@@ -104,12 +102,7 @@ async def annotate_tool_effect(
         effect_summary=effect_summary if effect_summary is not None else active.record.effect_summary,
     )
     if not active.in_workflow:
-        for delay in WRITE_RETRY_DELAYS:
-            try:
-                return await store.record_tool_effect(active.record)
-            except StoreUnavailableError:
-                await asyncio.sleep(delay)
-        await store.record_tool_effect(active.record)
+        await write_patiently(lambda: store.record_tool_effect(active.record))
 
 
 def tool_idempotency_key(ctx: RunContext[Any]) -> str:

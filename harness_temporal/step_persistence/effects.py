@@ -140,21 +140,24 @@ async def finish(store: StepStore, run: RunFacts, call: ToolCallFacts, record: T
     Raises:
         ToolEffectConflictError: Another attempt has taken over; what this one did is not written over it.
     """
-    end = replace(
-        record,
-        status='completed' if ended.outcome == 'returned' else 'failed',
-        ended_at=utc_now(),
-        outcome=ended.outcome,
-        value=ended.value,
-        error=ended.error,
-        idempotency_key=None,
-        effect_summary=None,
-    )
+    end = replace(ended_record(record, ended), idempotency_key=None, effect_summary=None)
     records: list[Record] = [end]
     if not call.announced:
         records.append(tool_event(run, call, attempt=record.attempts, outcome=ended.outcome, error=ended.error))
     await store.commit(records)
     observer().tool_call_ended(agent=run.agent_name or '', tool=call.tool_name, outcome=ended.outcome)
+
+
+def ended_record(started: ToolEffectRecord, ended: Ended) -> ToolEffectRecord:
+    """Return the entry of an attempt that ended so."""
+    return replace(
+        started,
+        status='completed' if ended.outcome == 'returned' else 'failed',
+        ended_at=utc_now(),
+        outcome=ended.outcome,
+        value=ended.value,
+        error=ended.error,
+    )
 
 
 async def report_end(store: StepStore, run: RunFacts, call: ToolCallFacts, *, outcome: str, error: str | None) -> None:

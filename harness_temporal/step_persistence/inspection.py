@@ -1,4 +1,4 @@
-"""Look at runs from outside: how they ended, what they started, where two of them differ."""
+"""Look at runs from outside: how they ended, where two of them differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
-from harness_temporal.records import RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.records import RunRecord, ToolEffectRecord
 from harness_temporal.stores.protocol import StepStore
 
 RunStatus: TypeAlias = Literal['running', 'completed', 'failed', 'unknown']
@@ -35,14 +35,6 @@ class RunSummary:
     """Tool calls whose outcome nobody recorded."""
     error: str | None = None
     """Of a run that failed."""
-
-
-@dataclass(frozen=True)
-class RunTree:
-    """A run and those that its tools started."""
-
-    summary: RunSummary
-    children: tuple[RunTree, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,21 +93,6 @@ async def list_summaries(
     return found
 
 
-async def run_tree(store: StepStore, record: RunRecord) -> RunTree:
-    """Return a run with those that its tools started, and theirs, by their start."""
-    return await _tree(store, record, {record.run_id})
-
-
-async def _tree(store: StepStore, record: RunRecord, seen: set[str]) -> RunTree:
-    children: list[RunTree] = []
-    for child in await store.list_runs(parent_run_id=record.run_id):
-        # A parent is a label that the application gives, so nothing keeps it from going in a circle.
-        if child.run_id not in seen:
-            seen.add(child.run_id)
-            children.append(await _tree(store, child, seen))
-    return RunTree(await summarize_run(store, record), tuple(children))
-
-
 async def compare_runs(store: StepStore, left: str, right: str) -> RunComparison:
     """Compare what two runs said, up to their newest snapshots, and what their tools did."""
     histories = [await _messages(store, run_id) for run_id in (left, right)]
@@ -130,11 +107,6 @@ async def compare_runs(store: StepStore, left: str, right: str) -> RunComparison
         left_effects=_without(effects[0], effects[1]),
         right_effects=_without(effects[1], effects[0]),
     )
-
-
-def is_end(event: StepEvent) -> bool:
-    """Whether the event ends its run."""
-    return event.kind in ('run_completed', 'run_failed')
 
 
 async def _messages(store: StepStore, run_id: str) -> list[ModelMessage]:

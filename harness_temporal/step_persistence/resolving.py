@@ -14,7 +14,8 @@ from typing import Any, Final
 from pydantic_ai.exceptions import ToolFailed
 
 from harness_temporal.errors import EffectNotUnresolvedError, NotStorableError
-from harness_temporal.records import StepEvent, ToolEffectRecord, utc_now
+from harness_temporal.records import StepEvent, ToolEffectRecord
+from harness_temporal.step_persistence.effects import ended_record
 from harness_temporal.step_persistence.facts import RunFacts, ToolCallFacts
 from harness_temporal.step_persistence.operations import tool_event
 from harness_temporal.step_persistence.outcomes import Ended, ended_with_error, ended_with_value
@@ -68,14 +69,7 @@ async def _resolve(store: StepStore, run_id: str, tool_call_id: str, ended: Ende
     taken = replace(
         current, attempts=current.attempts + 1, holder=f'{PERSON_HOLDER_PREFIX}{by}:{uuid.uuid4().hex}', seq=None
     )
-    decided = replace(
-        taken,
-        status='completed' if ended.outcome == 'returned' else 'failed',
-        ended_at=utc_now(),
-        outcome=ended.outcome,
-        value=ended.value,
-        error=ended.error,
-    )
+    decided = ended_record(taken, ended)
     await store.commit([taken, decided, await _event(store, decided, by)])
     return decided
 

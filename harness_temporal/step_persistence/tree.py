@@ -26,11 +26,12 @@ class RunTree:
 async def run_tree(store: StepStore, *, run_id: str) -> RunTree | None:
     """Return a run with all that came of it, in the order in which they started; `None` if there is no such run."""
     run = await store.get_run(run_id=run_id)
-    return await _tree(store, run, frozenset()) if run is not None else None
+    return await tree_of(store, run) if run is not None else None
 
 
-async def _tree(store: StepStore, run: RunRecord, above: frozenset[str]) -> RunTree:
+async def tree_of(store: StepStore, run: RunRecord, *, above: frozenset[str] = frozenset()) -> RunTree:
+    """Return a run whose record is at hand with all that came of it, but for the runs that it is below."""
     above |= {run.run_id}
     # Anybody may have given a parent's id: a circle is cut.
     children = [child for child in await store.list_runs(parent_run_id=run.run_id) if child.run_id not in above]
-    return RunTree(run, tuple([await _tree(store, child, above) for child in children]))
+    return RunTree(run, tuple([await tree_of(store, child, above=above) for child in children]))

@@ -17,13 +17,13 @@ from pydantic_core import PydanticSerializationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from harness_temporal.errors import StoreUnavailableError, ToolEffectConflictError, UnknownToolOutcomeError
+from harness_temporal.errors import ToolEffectConflictError, UnknownToolOutcomeError
 from harness_temporal.history import decode_message, encode_message, snapshot_state
 from harness_temporal.observability.observer import observer
 from harness_temporal.records import ModelResponseRecord, ToolEffectRecord
 from harness_temporal.step_persistence import effects, operations
 from harness_temporal.step_persistence.capability import StepPersistence
-from harness_temporal.step_persistence.context import WRITE_RETRY_DELAYS, tool_call_scope
+from harness_temporal.step_persistence.context import tool_call_scope
 from harness_temporal.step_persistence.facts import ModelRequestFacts, RunFacts, ToolCallFacts
 from harness_temporal.step_persistence.outcomes import (
     Ended,
@@ -34,6 +34,7 @@ from harness_temporal.step_persistence.outcomes import (
     load_result,
     result,
 )
+from harness_temporal.step_persistence.patience import write_patiently
 from harness_temporal.temporal import siblings
 from harness_temporal.temporal.replaced import Lease, workflow_runs
 
@@ -250,15 +251,8 @@ async def write_after_effect(write: Callable[[], Awaitable[None]], details: Mapp
     Raises:
         StoreUnavailableError: The store stayed away; the next attempt of the activity gets the heartbeat's details.
     """
-    for delay in WRITE_RETRY_DELAYS:
-        try:
-            return await write()
-        except StoreUnavailableError:
-            # The activity's own heartbeats ended with its body.
-            activity.heartbeat(dict(details))
-            await asyncio.sleep(delay)
-    activity.heartbeat(dict(details))
-    await write()
+    # The activity's own heartbeats ended with its body.
+    await write_patiently(write, waiting=lambda: activity.heartbeat(dict(details)))
 
 
 def final(error: Exception) -> ApplicationError:

@@ -17,7 +17,8 @@ from temporalio.exceptions import ChildWorkflowError, TimeoutError
 from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput
 from harness_temporal.temporal.carried_state import SnapshotReference
 from harness_temporal.temporal.client import AGENT_RUN_WORKFLOW
-from harness_temporal.temporal.threads.failures import told
+from harness_temporal.temporal.failures import told
+from harness_temporal.temporal.visibility.summaries import run_summary
 
 _PER_RUN = {
     'request_limit': 'requests',
@@ -81,7 +82,7 @@ async def delegate(
             result_type=AgentRunOutput,
             execution_timeout=_time_left(ctx, timeout),
             cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-            static_summary=f'{agent}: {prompt[:100]}',
+            static_summary=run_summary(agent, prompt),
         )
     except ChildWorkflowError as error:
         raise _failure(agent, error) from error

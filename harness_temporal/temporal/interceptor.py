@@ -12,13 +12,14 @@ from temporalio import activity, workflow
 
 from harness_temporal.step_persistence import outcomes
 from harness_temporal.step_persistence.context import boundaries_ride, current_run_id
+from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
 from harness_temporal.temporal.agent_run import worker_agents
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.boundaries import Execute, ModelAttempt, ToolAttempt
 from harness_temporal.temporal.headers import parent_run, with_parent_run
 from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import FRAMES_KEY
-from harness_temporal.temporal.sent_requests import MODEL_REQUESTS, SentRequests
+from harness_temporal.temporal.sent_requests import SentRequests
 from harness_temporal.temporal.state_arrival import is_tool_call, telling_state_errors, with_state
 from harness_temporal.temporal.visibility.steps import StepTable
 
@@ -86,7 +87,7 @@ class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
         # Several `StepPersistence` nest: the first of the agent's list is the outermost.
         for frame in reversed(_frames(input.args)):
             params: Any = input.args[0]
-            if 'call' in frame and activity_type.endswith('__call_tool'):
+            if 'call' in frame and activity_type.endswith(TOOL_CALL):
                 around = self._tool_attempt(activity_type, frame, params, around)
             elif 'request' in frame and activity_type.endswith(MODEL_REQUESTS):
                 around = self._model_attempt(activity_type, frame, params, around)

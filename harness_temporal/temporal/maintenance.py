@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.common import RetryPolicy
 
-from harness_temporal.errors import PERMANENT_ERRORS, ConfigurationError
+from harness_temporal.errors import ConfigurationError
 from harness_temporal.media.protocol import BaseMediaStore
 from harness_temporal.stores.maintenance import SHORTEST_GRACE, StoreMaintenance
 from harness_temporal.stores.protocol import BaseStepStore
 from harness_temporal.temporal.agents import AgentRegistry
+from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
 from harness_temporal.temporal.payloads.expiry import expire_payloads
 from harness_temporal.temporal.payloads.storage import PayloadStorage
 
@@ -94,9 +94,7 @@ async def run_maintenance(input: MaintenanceInput) -> MaintenanceOutput:
         start_to_close_timeout=_LONGEST,
         heartbeat_timeout=_HEARTBEAT,
         # What was deleted stays deleted: another attempt goes on where this one ended, and so does the next schedule.
-        retry_policy=RetryPolicy(
-            maximum_attempts=3, non_retryable_error_types=[error.__name__ for error in PERMANENT_ERRORS]
-        ),
+        retry_policy=replace(DEFAULT_RETRY_POLICY, maximum_attempts=3),
         summary='maintain stores',
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
 from temporalio import activity, workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from harness_temporal.conversations.text import conversation_tail
@@ -95,9 +94,7 @@ async def _name(wanted: NamingInput) -> NamingOutput:
             wanted,
             result_type=NamingOutput,
             start_to_close_timeout=_LONGEST,
-            retry_policy=RetryPolicy(
-                maximum_attempts=_ATTEMPTS, non_retryable_error_types=DEFAULT_RETRY_POLICY.non_retryable_error_types
-            ),
+            retry_policy=replace(DEFAULT_RETRY_POLICY, maximum_attempts=_ATTEMPTS),
             summary='name conversation',
         )
     except ActivityError as error:

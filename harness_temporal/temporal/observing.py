@@ -12,7 +12,7 @@ from opentelemetry import trace
 from temporalio import activity, workflow
 
 from harness_temporal.observability.logs import FIELDS_ATTRIBUTE, add_log_fields, current_fields
-from harness_temporal.observability.observer import Observer, observing
+from harness_temporal.observability.observer import NOBODY, Observer, observing
 from harness_temporal.temporal.run_context import FRAMES_KEY
 
 SPAN_PREFIX = 'harness.'
@@ -28,7 +28,7 @@ class ObservingInterceptor(temporalio.client.Interceptor, temporalio.worker.Inte
     """
 
     def __init__(self, observer: Observer | None = None) -> None:
-        self._observer = observer if observer is not None else Observer()
+        self._observer = observer if observer is not None else NOBODY
 
     def intercept_activity(
         self, next: temporalio.worker.ActivityInboundInterceptor
@@ -43,7 +43,7 @@ class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
         self._observer = observer
 
     async def execute_activity(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
-        fields = {**activity_fields(activity.info()), **_run_fields(input.args)}
+        fields = {**_activity_fields(activity.info()), **_run_fields(input.args)}
         _mark(trace.get_current_span(), fields)
         # For the rest of the activity's task: the SDK logs a failure after its interceptors have returned.
         add_log_fields(fields)
@@ -69,7 +69,7 @@ class RunFields(logging.Filter):
         return True
 
 
-def activity_fields(info: activity.Info) -> Mapping[str, object]:
+def _activity_fields(info: activity.Info) -> Mapping[str, object]:
     """Return what tells one attempt of an activity from any other."""
     return {
         'workflow_id': info.workflow_id,

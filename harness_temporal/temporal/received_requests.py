@@ -21,9 +21,10 @@ from temporalio.converter import ActivitySerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from harness_temporal.recent import Recent
+from harness_temporal.temporal.activity_names import MODEL_REQUESTS
 from harness_temporal.temporal.payloads.errors import RequestIncompleteError
 from harness_temporal.temporal.payloads.unreadable import Unreadable
-from harness_temporal.temporal.sent_requests import MODEL_REQUESTS, REQUEST_KEY, Crossing
+from harness_temporal.temporal.sent_requests import REQUEST_KEY, Crossing
 from harness_temporal.unchanged import Watch
 
 _REMEMBERED: Final = 32 * 1024 * 1024
@@ -69,10 +70,9 @@ class ReceivedRequests:
         assert run is not None
         request = self._remembered(run, part.number)
         if request is None:
-            parts = [part]
-            kind = cast(type[Any], type(args[0]))
+            parts, earlier = [part], _parts_before(run, cast(type[Any], type(args[0])))
             while (request := self._start_of(run, parts[-1])) is None:
-                parts.extend(await self._read_back(run, part.base, kind))
+                parts.append(await _numbered(parts[-1].base, earlier))
             for part in reversed(parts):
                 request = self._extended(run, request, part)
         args[0].messages = [*request.messages]
@@ -86,18 +86,6 @@ class ReceivedRequests:
             self._known.drop((run, number))
             return None
         return request
-
-    async def _read_back(self, run: str, base: int | None, kind: type[Any]) -> list[_Part]:
-        """Return the parts that a request was made of, the newest first, back to one that is known or whole."""
-        parts: list[_Part] = []
-        async for part in _parts_before(run, kind):
-            if part.number != base:
-                continue
-            parts.append(part)
-            base = part.base
-            if self._start_of(run, part) is not None:
-                return parts
-        raise RequestIncompleteError(activity.info().workflow_id or '', f'request {base} is not in its history')
 
     def _extended(self, run: str, request: _Received, part: _Part) -> _Received:
         kept = request.messages[: part.kept]
@@ -115,6 +103,14 @@ class ReceivedRequests:
         extended = _Received([*kept, *part.messages], size, watch)
         self._known.put((run, part.number), extended)
         return extended
+
+
+async def _numbered(number: int | None, parts: AsyncIterator[_Part]) -> _Part:
+    """Return the part of a request, and leave those after it."""
+    async for part in parts:
+        if part.number == number:
+            return part
+    raise RequestIncompleteError(activity.info().workflow_id or '', f'request {number} is not in its history')
 
 
 async def _parts_before(run: str, kind: type[Any]) -> AsyncIterator[_Part]:

@@ -25,8 +25,6 @@ from harness_temporal.unchanged import Watch
 
 REQUEST_KEY: Final = 'harness_request'
 """Key of a `Crossing` in a serialized run context. It is in histories for ever."""
-MODEL_REQUESTS: Final = ('__model_request', '__model_request_stream')
-"""How the names of the activities end that ask a model."""
 
 _BASES: Final = 8
 """Requests that a workflow remembers: that of each agent run which was answered last, as a rule."""

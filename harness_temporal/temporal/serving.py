@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from temporalio.worker import Worker
 
@@ -20,12 +21,7 @@ async def serve(
     The worker's `graceful_shutdown_timeout` bounds the wait. What is cut off after it is taken up by another worker.
     `on_stopping` is called when the signal has come, before the worker stops to ask for work.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
+    with stop_signals() as stop:
         async with worker:
             if on_started is not None:
                 on_started()
@@ -33,6 +29,17 @@ async def serve(
             await stop.wait()
             if on_stopping is not None:
                 on_stopping()
+
+
+@contextmanager
+def stop_signals() -> Generator[asyncio.Event]:
+    """Yield an event that SIGTERM and SIGINT set, instead of what they do outside."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

@@ -11,15 +11,14 @@ from harness_temporal.errors import StateError
 from harness_temporal.state.capability_state import CapabilityState
 from harness_temporal.state.context import HarnessContext, sent_call
 from harness_temporal.step_persistence.outcomes import with_state_writes
+from harness_temporal.temporal.activity_names import TOOL_CALLS
+from harness_temporal.temporal.failures import in_full
 from harness_temporal.temporal.state_crossing import STATE_KEY
-
-_TOOL_CALLS = ('__call_tool', '__call_tool__child_workflow')
-"""How the names of activities and child workflows end that Pydantic AI runs tools in."""
 
 
 def is_tool_call(name: str, args: Sequence[Any]) -> bool:
     """Whether the activity or workflow of that name runs a tool."""
-    return name.endswith(_TOOL_CALLS) and bool(args) and hasattr(args[0], 'tool_args')
+    return name.endswith(TOOL_CALLS) and bool(args) and hasattr(args[0], 'tool_args')
 
 
 async def with_state(params: Any, execute: Callable[[], Awaitable[Any]]) -> Any:
@@ -44,6 +43,4 @@ async def telling_state_errors(execute: Callable[[], Awaitable[Any]]) -> Any:
         told = error if isinstance(error, StateError) else error.__cause__
         if type(told) is not StateError:
             raise
-        raise ApplicationError(
-            str(told), told.code, told.details, type=StateError.__name__, non_retryable=True
-        ) from error
+        raise in_full(told) from error

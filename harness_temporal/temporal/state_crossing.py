@@ -9,13 +9,14 @@ from typing import Any, cast
 from pydantic_ai.messages import ToolReturn
 from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
+from temporalio.exceptions import ActivityError, ChildWorkflowError
 
 from harness_temporal.errors import StateError
 from harness_temporal.state.capability_state import StateWrite
 from harness_temporal.state.context import HarnessContext, running_context
 from harness_temporal.step_persistence.carrying import is_carrier, unpack
 from harness_temporal.step_persistence.outcomes import give
+from harness_temporal.temporal.failures import read_back
 
 STATE_KEY = 'harness_state'
 """Key of a thread's id and capability state in a serialized run context. It is in histories for ever."""
@@ -63,7 +64,7 @@ class StateCrossingToolset(WrapperToolset[AgentDepsT]):
         try:
             given = await super().call_tool(name, tool_args, ctx, tool)
         except (ActivityError, ChildWorkflowError) as error:
-            state_error = _state_error(error)
+            state_error = read_back(StateError, error.cause)
             if state_error is None:
                 raise
             raise state_error from error
@@ -75,10 +76,3 @@ class StateCrossingToolset(WrapperToolset[AgentDepsT]):
         if crossing.context is not None:
             crossing.context.state.apply(map(StateWrite.load, carried.state_writes))
         return give(carried)
-
-
-def _state_error(error: ActivityError | ChildWorkflowError) -> StateError | None:
-    cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == StateError.__name__ and len(cause.details) == 2:
-        return StateError(cause.details[0], cause.message, cause.details[1])
-    return None

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from harness_temporal.cli.app import app
 from harness_temporal.temporal.dev_server import DevServer, dev_server
 from tests.cli.processes import COMMAND, environment
+from tests.without_settings import leave_settings
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,18 @@ def given(*arguments: str) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Work without a file of settings, and without variables of whoever runs the tests."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(('HARNESS_', 'TEMPORAL_')):
-            monkeypatch.delenv(name)
+    leave_settings(monkeypatch, tmp_path)
+    yield
+    # Each test is to import its own.
+    for file in tmp_path.glob('*.py'):
+        sys.modules.pop(file.stem, None)
 
 
 @pytest.fixture(scope='session')
 def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """A server of our own: nobody has set up its namespace, and no threads are listed but ours."""
     with dev_server(ui=False, log=tmp_path_factory.mktemp('temporal') / 'server.log') as server:
         yield server
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.without_settings import environment_without_settings
 
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, '-c', 'from harness_temporal.cli import main; main()']
@@ -14,8 +15,7 @@ COMMAND = [sys.executable, '-c', 'from harness_temporal.cli import main; main()'
 
 def environment(**variables: str) -> dict[str, str]:
     """Return this process's variables without settings of whoever runs the tests."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(('HARNESS_', 'TEMPORAL_'))}
-    return {**kept, 'PYTHONPATH': str(REPOSITORY), **variables}
+    return {**environment_without_settings(), 'PYTHONPATH': str(REPOSITORY), **variables}
 
 
 def run(*arguments: str, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

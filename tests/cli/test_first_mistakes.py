@@ -140,13 +140,6 @@ MISTAKES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _forget_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each test import its own files."""
-    for name in ('my_agents', 'kept_by_key'):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-
-
 @pytest.mark.parametrize('name', MISTAKES)
 def test_mistake_is_told_with_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake = MISTAKES[name]

@@ -4,14 +4,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from harness_temporal.conversations import BaseConversationStore, SqliteConversationStore
 from harness_temporal.stores import BaseStepStore, SqliteStepStore
 from harness_temporal.testing import ConversationStoreConformance, OpenPlace, Place
-from tests.mongo_server import drop_database
 
 
 @asynccontextmanager
@@ -64,11 +62,10 @@ class TestMongoConversationStore(ConversationStoreConformance):
     busy_by = 'lease'
 
     @pytest.fixture
-    async def open_place(self, mongo: str) -> AsyncIterator[OpenPlace]:
+    async def open_place(self, mongo: str, database: str) -> AsyncIterator[OpenPlace]:
         from harness_temporal.conversations import MongoConversationStore
         from harness_temporal.stores import MongoStepStore
 
-        database = f'conversations_{uuid4().hex}'
         async with closing_what_it_opens(
             lambda lease: (
                 MongoConversationStore(db_url=mongo, database=database, lease=lease),
@@ -76,4 +73,3 @@ class TestMongoConversationStore(ConversationStoreConformance):
             )
         ) as open_place:
             yield open_place
-        await drop_database(mongo, database)

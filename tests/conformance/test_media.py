@@ -3,14 +3,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from harness_temporal.media import BaseMediaStore, DiskMediaStore, PublicUrlResolver, SqliteMediaStore
 from harness_temporal.testing import MediaStoreConformance, OpenMediaStore
-from tests.conformance.opening import drop_schema
-from tests.mongo_server import drop_database
 from tests.s3_server import Bucket
 
 
@@ -47,29 +44,25 @@ class TestSqliteMediaStore(MediaStoreConformance):
 @pytest.mark.postgres
 class TestPostgresMediaStore(MediaStoreConformance):
     @pytest.fixture
-    async def open_media(self, postgres: str) -> AsyncIterator[OpenMediaStore]:
+    async def open_media(self, postgres: str, schema: str) -> AsyncIterator[OpenMediaStore]:
         from harness_temporal.media import PostgresMediaStore
 
-        schema = f'media_{uuid4().hex}'
         async with closing_what_it_opens(
             lambda url: PostgresMediaStore(postgres, schema=schema, public_url=url)
         ) as open_media:
             yield open_media
-        await drop_schema(postgres, schema)
 
 
 @pytest.mark.mongo
 class TestMongoMediaStore(MediaStoreConformance):
     @pytest.fixture
-    async def open_media(self, mongo: str) -> AsyncIterator[OpenMediaStore]:
+    async def open_media(self, mongo: str, database: str) -> AsyncIterator[OpenMediaStore]:
         from harness_temporal.media import MongoMediaStore
 
-        database = f'media_{uuid4().hex}'
         async with closing_what_it_opens(
             lambda url: MongoMediaStore(db_url=mongo, database=database, public_url=url)
         ) as open_media:
             yield open_media
-        await drop_database(mongo, database)
 
 
 @pytest.mark.s3

@@ -3,14 +3,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from harness_temporal.memory import FileMemoryStore, InMemoryMemoryStore, MemoryStore, SqliteMemoryStore
 from harness_temporal.testing import MemoryStoreConformance, OpenMemoryStore
-from tests.conformance.opening import drop_schema
-from tests.mongo_server import drop_database
 
 
 @asynccontextmanager
@@ -52,22 +49,18 @@ class TestSqliteMemoryStore(MemoryStoreConformance):
 @pytest.mark.postgres
 class TestPostgresMemoryStore(MemoryStoreConformance):
     @pytest.fixture
-    async def open_memory(self, postgres: str) -> AsyncIterator[OpenMemoryStore]:
+    async def open_memory(self, postgres: str, schema: str) -> AsyncIterator[OpenMemoryStore]:
         from harness_temporal.memory import PostgresMemoryStore
 
-        schema = f'memory_{uuid4().hex}'
         async with closing_what_it_opens(lambda: PostgresMemoryStore(postgres, schema=schema)) as open_memory:
             yield open_memory
-        await drop_schema(postgres, schema)
 
 
 @pytest.mark.mongo
 class TestMongoMemoryStore(MemoryStoreConformance):
     @pytest.fixture
-    async def open_memory(self, mongo: str) -> AsyncIterator[OpenMemoryStore]:
+    async def open_memory(self, mongo: str, database: str) -> AsyncIterator[OpenMemoryStore]:
         from harness_temporal.memory import MongoMemoryStore
 
-        database = f'memory_{uuid4().hex}'
         async with closing_what_it_opens(lambda: MongoMemoryStore(db_url=mongo, database=database)) as open_memory:
             yield open_memory
-        await drop_database(mongo, database)

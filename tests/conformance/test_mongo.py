@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from uuid import uuid4
 
 import pytest
 
 from harness_temporal.testing import MaintenanceConformance, OpenStore, StepStoreConformance
 from tests.conformance.opening import closing_what_it_opens
-from tests.mongo_server import drop_database
 
 
 @pytest.mark.mongo
@@ -15,12 +13,10 @@ class TestMongoStepStore(StepStoreConformance, MaintenanceConformance):
     persistent = True
 
     @pytest.fixture
-    async def open_store(self, mongo: str) -> AsyncIterator[OpenStore]:
+    async def open_store(self, mongo: str, database: str) -> AsyncIterator[OpenStore]:
         from harness_temporal.stores import MongoStepStore
 
-        database = f'conformance_{uuid4().hex}'
         async with closing_what_it_opens(
             lambda bound: MongoStepStore(db_url=mongo, database=database, max_snapshots_per_run=bound)
         ) as open_store:
             yield open_store
-        await drop_database(mongo, database)

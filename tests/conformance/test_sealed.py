@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -18,7 +17,6 @@ from harness_temporal.testing import (
 )
 from tests.conformance.opening import closing_what_it_opens
 from tests.conformance.places import UsedSchema, used_schema
-from tests.mongo_server import drop_database
 
 KEYS = KeyRing.of(Key('k1', bytes(32)))
 
@@ -87,12 +85,10 @@ class TestSealedPostgresStepStore(Rules):
 @pytest.mark.mongo
 class TestSealedMongoStepStore(Rules):
     @pytest.fixture
-    async def open_store(self, mongo: str) -> AsyncIterator[OpenStore]:
+    async def open_store(self, mongo: str, database: str) -> AsyncIterator[OpenStore]:
         from harness_temporal.stores import MongoStepStore
 
-        database = f'sealed_{uuid4().hex}'
         async with closing_what_it_opens(
             lambda bound: MongoStepStore(db_url=mongo, database=database, max_snapshots_per_run=bound, keys=KEYS)
         ) as open_store:
             yield open_store
-        await drop_database(mongo, database)

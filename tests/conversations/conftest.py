@@ -10,18 +10,13 @@ from uuid import uuid4
 import pytest
 
 from harness_temporal.testing import Place
+from tests.backends import DATABASES
 from tests.conformance.opening import drop_schema
 from tests.conversations.opening import open_place
 from tests.mongo_server import drop_database
 
-BACKENDS = [
-    'sqlite',
-    pytest.param('postgres', marks=pytest.mark.postgres),
-    pytest.param('mongo', marks=pytest.mark.mongo),
-]
 
-
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=DATABASES)
 async def location(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[str, ...]]:
     """Yield what `open_place` opens, also in another process: a place that is there for one test."""
     name = f'conversations_{uuid4().hex}'

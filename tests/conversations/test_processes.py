@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from tests.conversations.opening import open_place
 from tests.conversations.saving_process import SAVES
-from tests.mongo_server import drop_database
 
 
 @pytest.fixture
-async def locations(tmp_path: Path, postgres: str, schema: str, mongo: str) -> AsyncIterator[list[list[str]]]:
-    """Yield one place of each kind. All at once, because starting processes takes longer than what they do."""
-    database = f'processes_{uuid4().hex}'
-    yield [['sqlite', str(tmp_path / 'runs.db')], ['postgres', postgres, schema], ['mongo', mongo, database]]
-    await drop_database(mongo, database)
+def locations(tmp_path: Path, postgres: str, schema: str, mongo: str, database: str) -> list[list[str]]:
+    """Return one place of each kind. All at once, because starting processes takes longer than what they do."""
+    return [['sqlite', str(tmp_path / 'runs.db')], ['postgres', postgres, schema], ['mongo', mongo, database]]
 
 
 @pytest.mark.postgres

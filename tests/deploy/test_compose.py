@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from harness_temporal.hosting.settings import WorkerSettings
 from tests.deploy.files import DEPLOY, documents
+from tests.without_settings import leave_settings
 from workers.drain import AFTER_GRACE_SECONDS
 from workers.settings import Settings
 
@@ -75,9 +75,7 @@ def test_ports_are_reached_from_this_machine_only() -> None:
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
     """What the worker makes of its environment."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(('HARNESS_', 'TEMPORAL_'))]:
-        monkeypatch.delenv(name)
+    leave_settings(monkeypatch, tmp_path)
     for name, value in SERVICES['worker']['environment'].items():
         monkeypatch.setenv(name, re.sub(r'\$\{[A-Z_]+:-([^}]*)\}', r'\1', value))
     return Settings.load()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 import shutil
@@ -18,6 +17,7 @@ from dockerfile_parse import DockerfileParser
 
 from harness_temporal.hosting.settings import WorkerSettings
 from tests.deploy.files import DEPLOY, REPOSITORY
+from tests.without_settings import environment_without_settings
 
 DOCKERFILE = DockerfileParser(fileobj=io.BytesIO((DEPLOY / 'Dockerfile').read_bytes()))
 STEPS: list[dict[str, str]] = DOCKERFILE.structure
@@ -101,9 +101,8 @@ def app(tmp_path: Path) -> Path:
 def run(command: list[str], app: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the image with this Python, and without this repository."""
     [_, *arguments] = command
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(('HARNESS_', 'TEMPORAL_'))}
     ours = {name: value for name, value in environment().items() if name != 'PATH'}
-    given = {**kept, **ours, 'PYTHONPATH': str(app), **variables}
+    given = {**environment_without_settings(), **ours, 'PYTHONPATH': str(app), **variables}
     return subprocess.run(
         [sys.executable, *arguments], cwd=app, env=given, capture_output=True, text=True, timeout=120, check=False
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness_temporal.temporal.dev_server import DevServer, dev_server
+from harness_temporal.temporal.dev_server import DevServer
 from tests.s3_server import Bucket
 
 README = Path(__file__).parents[2] / 'README.md'
@@ -24,18 +24,14 @@ RUN_IN_A_FUNCTION = ('continue_run', 'StoreMaintenance', 'AgentExecutable')
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[DevServer]:
-    with dev_server(ui=False, log=tmp_path / 'server.log') as running:
-        yield running
-
-
-@pytest.fixture
-def example(server: DevServer, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def example(
+    temporal_server: DevServer, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ModuleType]:
     """The examples that define things, as one module, as a reader would write them down."""
     source = '\n'.join(code for code in EXAMPLES if not any(name in code for name in RUN_IN_A_FUNCTION))
     for shown, ours in {
         "'openai:gpt-5'": 'TestModel()',
-        'localhost:7233': server.address,
+        'localhost:7233': temporal_server.address,
         'https://account.r2.cloudflarestorage.com': bucket.server.endpoint,
         'my-bucket': bucket.name,
         "region='auto'": "region='us-east-1'",

@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 
 from harness_temporal import HarnessDurability, HarnessPlugin, StepPersistence
 from harness_temporal.step_persistence import InMemoryStepStore
-from harness_temporal.temporal.dev_server import dev_server
+from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.testing.samples import a_run, a_snapshot, an_end, asks
 from workflows.agent_run import AgentRunWorkflow
 
@@ -66,10 +66,9 @@ async def test_a_run_goes_on_here(names: dict[str, Any]) -> None:
 
 
 @pytest.mark.temporal
-async def test_a_run_goes_on_in_a_workflow(names: dict[str, Any], tmp_path: Path) -> None:
-    with dev_server(ui=False, log=tmp_path / 'server.log') as server:
-        client = await Client.connect(server.address, plugins=[HarnessPlugin(agents=[names['librarian']])])
-        async with Worker(client, task_queue='librarian', workflows=[AgentRunWorkflow], build_id='1'):
-            lent, charged = (await names['resume'](client, 'run-1')).split(' | ')
+async def test_a_run_goes_on_in_a_workflow(names: dict[str, Any], temporal_server: DevServer) -> None:
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(agents=[names['librarian']])])
+    async with Worker(client, task_queue='librarian', workflows=[AgentRunWorkflow], build_id='1'):
+        lent, charged = (await names['resume'](client, 'run-1')).split(' | ')
     assert lent == 'lent'
     assert 'interrupted' in charged

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from harness_temporal import AgentRunInput, HarnessDurability, HarnessPlugin, StepPersistence
-from harness_temporal.temporal.dev_server import dev_server
+from harness_temporal.temporal.dev_server import DevServer
 from workflows.agent_run import AgentRunWorkflow
 
 DOCS = Path(__file__).parents[2] / 'docs'
@@ -36,7 +36,7 @@ def test_a_store_of_ones_own_runs_the_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.temporal
-async def test_a_history_is_replayed_before_an_upgrade(tmp_path: Path) -> None:
+async def test_a_history_is_replayed_before_an_upgrade(temporal_server: DevServer) -> None:
     names: dict[str, Any] = {}
     exec(compile(sample('upgrade.md'), 'upgrade.md', 'exec'), names)
 
@@ -45,11 +45,10 @@ async def test_a_history_is_replayed_before_an_upgrade(tmp_path: Path) -> None:
         return Agent(TestModel(), name='librarian', capabilities=[persistence, HarnessDurability[None]()])
 
     before, after = agent('inline'), agent('dedicated')
-    with dev_server(ui=False, log=tmp_path / 'server.log') as server:
-        client = await Client.connect(server.address, plugins=[HarnessPlugin(agents=[before])])
-        async with Worker(client, task_queue='docs', workflows=[AgentRunWorkflow], build_id='1'):
-            await client.execute_workflow(
-                AgentRunWorkflow.run, AgentRunInput(agent='librarian', prompt='hello'), id='old', task_queue='docs'
-            )
-        assert await names['replays'](client, [before], [AgentRunWorkflow], 'old') is None
-        assert 'Nondeterminism' in str(await names['replays'](client, [after], [AgentRunWorkflow], 'old'))
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(agents=[before])])
+    async with Worker(client, task_queue='docs', workflows=[AgentRunWorkflow], build_id='1'):
+        await client.execute_workflow(
+            AgentRunWorkflow.run, AgentRunInput(agent='librarian', prompt='hello'), id='old', task_queue='docs'
+        )
+    assert await names['replays'](client, [before], [AgentRunWorkflow], 'old') is None
+    assert 'Nondeterminism' in str(await names['replays'](client, [after], [AgentRunWorkflow], 'old'))

@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 
 from harness_temporal import HarnessClient, HarnessPlugin
 from harness_temporal.errors import ThreadError
-from harness_temporal.temporal.dev_server import DevServer, dev_server
+from harness_temporal.temporal.dev_server import DevServer
 from workflows.agent_run import AgentRunWorkflow
 from workflows.thread import ThreadWorkflow
 
@@ -25,14 +25,8 @@ DOCS = Path(__file__).parents[2] / 'docs'
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[DevServer]:
-    with dev_server(ui=False, log=tmp_path / 'server.log') as running:
-        yield running
-
-
-@pytest.fixture
 def example(
-    request: pytest.FixtureRequest, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, temporal_server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """The samples of a page as one module, as a reader would write them down."""
     page: str = request.param
@@ -40,7 +34,7 @@ def example(
     assert "'openai:gpt-5'" in source
     for shown in ("'openai:gpt-5'", "'openai:gpt-5-mini'"):
         source = source.replace(shown, 'TestModel()')
-    source = source.replace('localhost:7233', server.address)
+    source = source.replace('localhost:7233', temporal_server.address)
     name = f'{page}_example'
     (tmp_path / f'{name}.py').write_text('from pydantic_ai.models.test import TestModel\n' + source)
     monkeypatch.chdir(tmp_path)
@@ -51,9 +45,9 @@ def example(
 
 @pytest.mark.parametrize('example', ['threads'], indirect=True)
 async def test_a_thread_is_opened_talked_to_looked_at_and_closed(
-    example: Any, server: DevServer, capsys: pytest.CaptureFixture[str]
+    example: Any, temporal_server: DevServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client = await Client.connect(server.address, plugins=[HarnessPlugin(agents=[example.clerk])])
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(agents=[example.clerk])])
     async with Worker(client, task_queue='harness', workflows=[ThreadWorkflow], build_id='docs'):
         threads = await example.connect()
         assert await example.talk(threads) == '{"refund":"refunded a"}'
@@ -67,9 +61,11 @@ async def test_a_thread_is_opened_talked_to_looked_at_and_closed(
 
 
 @pytest.mark.parametrize('example', ['delegation'], indirect=True)
-async def test_work_is_handed_over(example: Any, server: DevServer, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_work_is_handed_over(
+    example: Any, temporal_server: DevServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     agents = [example.lead, example.researcher]
-    client = await Client.connect(server.address, plugins=[HarnessPlugin(agents=agents)])
+    client = await Client.connect(temporal_server.address, plugins=[HarnessPlugin(agents=agents)])
     async with Worker(client, task_queue='harness', workflows=[AgentRunWorkflow], build_id='docs'):
         lead = HarnessClient(client, agent='lead', task_queue='harness')
         ended = await (await lead.start('What is the truth?')).result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import time
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from harness_temporal import HarnessDurability, StepPersistence, recovery_retryable
 from harness_temporal.step_persistence import SqliteStepStore
 from harness_temporal.temporal import HarnessPlugin, serve
+from tests.forks import FORKS, import_before_forks
 from tests.temporal.effects import note, noted
 from workflows.agent_run import AgentRunWorkflow
 
-FORKS = multiprocessing.get_context('forkserver')
-FORKS.set_forkserver_preload(['tests.faults.fenced_worker'])
+import_before_forks('tests.faults.fenced_worker')
 HEARTBEAT = timedelta(seconds=1)
 
 

@@ -15,19 +15,13 @@ from harness_temporal.records import Batch, ContinuableSnapshot, EncodedSnapshot
 from harness_temporal.step_persistence import continue_run
 from harness_temporal.stores import FileStepStore, InMemoryStepStore, SqliteStepStore, StepStore
 from harness_temporal.testing.samples import a_run
+from tests.backends import PERSISTENT
 from tests.conformance.opening import drop_schema
 from tests.importers.comparing import NOTHING, PeerStore, assert_same, contents, without_changes
 from tests.mongo_server import drop_database
 
 
-@pytest.fixture(
-    params=[
-        'file',
-        'sqlite',
-        pytest.param('postgres', marks=pytest.mark.postgres),
-        pytest.param('mongo', marks=pytest.mark.mongo),
-    ]
-)
+@pytest.fixture(params=PERSISTENT)
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[StepStore]:
     name = f'imported_{uuid4().hex}'
     if request.param == 'file':

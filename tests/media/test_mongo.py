@@ -28,7 +28,7 @@ from harness_temporal.media.blob import Blob
 from harness_temporal.records import utc_now
 from harness_temporal.stores import MongoStepStore
 from harness_temporal.testing.samples import an_event
-from tests.mongo_server import drop_database, embedded_mongo
+from tests.mongo_server import embedded_mongo
 
 pymongo = pytest.importorskip('pymongo')
 from pymongo import AsyncMongoClient, MongoClient  # noqa: E402
@@ -44,13 +44,6 @@ NOWHERE = 'mongodb://127.0.0.1:1/'
 KIB = 1 << 10
 FUTURE = utc_now() + timedelta(days=1)
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-async def database(mongo: str) -> AsyncIterator[str]:
-    name = f'media_{uuid4().hex}'
-    yield name
-    await drop_database(mongo, name)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from harness_temporal.memory import (
     PostgresMemoryStore,
     SqliteMemoryStore,
 )
+from tests.forks import FORKS, import_before_forks
 
 BOOK = Notebook('librarian', 'user-1')
 APPENDS = {'file': 100, 'sqlite': 100, 'postgres': 100, 'mongo': 25}
 """By backend. The server that stands in for MongoDB is slow where writers meet."""
-_FORKS = multiprocessing.get_context('forkserver')
-_FORKS.set_forkserver_preload(['tests.memory.appending'])
+import_before_forks('tests.memory.appending')
 
 
 def open_store(backend: str, place: str, name: str) -> MemoryStore:
@@ -37,8 +36,8 @@ def open_store(backend: str, place: str, name: str) -> MemoryStore:
 
 def append_in_processes(backend: str, place: str, name: str, writers: list[str]) -> list[int | None]:
     """Let each writer append its lines in a process of its own, and return how the processes ended."""
-    barrier = _FORKS.Barrier(len(writers))
-    processes = [_FORKS.Process(target=_append, args=(backend, place, name, writer, barrier)) for writer in writers]
+    barrier = FORKS.Barrier(len(writers))
+    processes = [FORKS.Process(target=_append, args=(backend, place, name, writer, barrier)) for writer in writers]
     for process in processes:
         process.start()
     for process in processes:

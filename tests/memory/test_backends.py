@@ -27,20 +27,15 @@ from harness_temporal.memory import (
     PostgresMemoryStore,
     SqliteMemoryStore,
 )
+from tests.backends import DATABASES
 from tests.conformance.opening import drop_schema
 from tests.mongo_server import drop_database
 from tests.postgres_server import Sql
 
 BOOK = Notebook('librarian', 'user-1')
-BACKENDS = [
-    'memory',
-    'sqlite',
-    pytest.param('postgres', marks=pytest.mark.postgres),
-    pytest.param('mongo', marks=pytest.mark.mongo),
-]
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=['memory', *DATABASES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MemoryStore]:
     name = f'memory_{uuid4().hex}'
     async with AsyncExitStack() as stack:
@@ -129,19 +124,17 @@ async def test_connections_of_postgres_are_shared(postgres: str, schema: str) ->
 
 
 @pytest.mark.mongo
-async def test_a_database_of_mongo_is_shared(mongo: str) -> None:
+async def test_a_database_of_mongo_is_shared(mongo: str, database: str) -> None:
     from harness_temporal.databases.mongo import Database
 
-    name = f'memory_{uuid4().hex}'
-    database = Database(None, mongo, name, timeout=10)
-    memory = MongoMemoryStore(database=database)
+    shared = Database(None, mongo, database, timeout=10)
+    memory = MongoMemoryStore(database=shared)
     await memory.edit(BOOK, MAIN, Append('note'), key='1')
     await memory.aclose()
     assert await memory.read(BOOK, MAIN) == Note(MAIN, 'note')
     with pytest.raises(ConfigurationError):
-        MongoMemoryStore(db_url=mongo, database=database)
-    await database.aclose()
-    await drop_database(mongo, name)
+        MongoMemoryStore(db_url=mongo, database=shared)
+    await shared.aclose()
 
 
 # --- connections as they come ---

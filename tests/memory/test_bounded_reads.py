@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pydantic_ai import Agent
@@ -25,7 +24,6 @@ from harness_temporal.memory import (
 from harness_temporal.memory.injection import BYTES_PER_TOKEN, Budget
 from harness_temporal.memory.sqlite import GLANCE
 from tests.memory.models import Caller
-from tests.mongo_server import drop_database
 from tests.postgres_server import Sql
 
 BOOK = Notebook('librarian', 'default')
@@ -126,7 +124,7 @@ def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.mongo
-async def test_mongo(mongo: str) -> None:
+async def test_mongo(mongo: str, database: str) -> None:
     from pymongo import AsyncMongoClient
     from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
@@ -146,12 +144,12 @@ async def test_mongo(mongo: str) -> None:
 
         def failed(self, event: Any) -> None: ...
 
-    name, replies = f'memory_{uuid4().hex}', Replies()
+    replies = Replies()
     client: AsyncMongoClient[Any] = AsyncMongoClient(mongo, event_listeners=[replies])
-    store = MongoMemoryStore(client, database=name)
+    store = MongoMemoryStore(client, database=database)
     await store.edit(BOOK, MAIN, Append(LINE), key='1')
     documents = [{'_id': f'{BOOK.digest}:{note}', 'text': TEXT} for note in NAMES]
-    await client[name]['memory_notes'].insert_many(documents)
+    await client[database]['memory_notes'].insert_many(documents)
 
     replies.commands.clear()
     replies.found.clear()
@@ -164,4 +162,3 @@ async def test_mongo(mongo: str) -> None:
     assert all(set(document) == {'_id'} for document in others)
     assert len(others) <= BUDGET.max_names + 1
     await client.close()
-    await drop_database(mongo, name)

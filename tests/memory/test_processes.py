@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from harness_temporal.memory import MAIN
+from tests.backends import PERSISTENT
 from tests.conformance.opening import drop_schema
 from tests.memory.appending import APPENDS, BOOK, append_in_processes, open_store
 from tests.mongo_server import drop_database
@@ -15,14 +16,7 @@ from tests.mongo_server import drop_database
 WRITERS = ['left', 'right']
 
 
-@pytest.fixture(
-    params=[
-        'file',
-        'sqlite',
-        pytest.param('postgres', marks=pytest.mark.postgres),
-        pytest.param('mongo', marks=pytest.mark.mongo),
-    ]
-)
+@pytest.fixture(params=PERSISTENT)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[str, str, str]]:
     backend, name = request.param, f'memory_{uuid4().hex}'
     if backend in ('file', 'sqlite'):

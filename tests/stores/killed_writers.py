@@ -7,7 +7,6 @@ process with a single thread that has everything imported, so that hundreds of t
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -25,12 +24,13 @@ from pydantic_ai.messages import ModelMessage
 from harness_temporal.records import Record
 from harness_temporal.stores import StepStore
 from harness_temporal.testing.samples import a_response, a_run, a_start, an_end, an_event, an_extension, asks, says
+from tests.forks import FORKS, import_before_forks
 
 OpenStore = Callable[[], StepStore]
 """What a writer opens its store with. It is sent to another process, and opens nothing before the store's first use."""
 
 _READY = b'!'
-_processes = multiprocessing.get_context('forkserver')
+import_before_forks('tests.stores.killed_writers')
 
 
 # --- what is written ---
@@ -113,8 +113,8 @@ Kill = Callable[[Raid], Killed]
 @contextmanager
 def killing() -> Generator[Kill]:
     """Yield what starts a writer, kills it and returns what is known of it."""
-    ours, theirs = _processes.Pipe()
-    process = _processes.Process(target=_serve, args=(theirs,), daemon=True)
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
 

@@ -23,13 +23,6 @@ from harness_temporal.stores import BaseStepStore, FileStepStore, MongoStepStore
 from tests.conformance.opening import drop_schema
 from tests.mongo_server import drop_database
 
-KINDS = [
-    'file',
-    'sqlite',
-    pytest.param('postgres', marks=pytest.mark.postgres),
-    pytest.param('mongo', marks=pytest.mark.mongo),
-]
-
 
 @dataclass(frozen=True)
 class Place:

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import json
 import logging
-import multiprocessing
 import os
 import random
 import stat
@@ -38,11 +37,11 @@ from harness_temporal.testing.samples import (
     asks,
     turns,
 )
+from tests.forks import FORKS, import_before_forks
 
 PROCESSES, ROUNDS = 8, 10
 KILLS = 30
-_processes = multiprocessing.get_context('forkserver')
-_processes.set_forkserver_preload([__name__])
+import_before_forks(__name__)
 
 
 @pytest.fixture
@@ -343,8 +342,8 @@ async def test_every_kill_of_a_writer_leaves_a_consistent_store(directory: Path)
     chance = random.Random(5)
     acknowledged = -1
     for _ in range(KILLS):
-        ours, theirs = _processes.Pipe(duplex=False)
-        writer = _processes.Process(target=_write_until_killed, args=(directory, theirs))
+        ours, theirs = FORKS.Pipe(duplex=False)
+        writer = FORKS.Process(target=_write_until_killed, args=(directory, theirs))
         writer.start()
         theirs.close()
         acknowledged = ours.recv()
@@ -376,7 +375,7 @@ def _append_many(directory: Path, process: int) -> None:
 
 
 async def test_processes_that_write_at_once_lose_nothing(directory: Path) -> None:
-    writers = [_processes.Process(target=_append_many, args=(directory, index)) for index in range(PROCESSES)]
+    writers = [FORKS.Process(target=_append_many, args=(directory, index)) for index in range(PROCESSES)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -533,7 +532,7 @@ async def test_no_file_stays_open(directory: Path) -> None:
 
 def test_folder_that_goes_before_its_lock_is_taken_is_told_apart(tmp_path: Path) -> None:
     """A collector goes on when a run is deleted between its looking and its locking."""
-    with Folder.made_at(tmp_path) as root, root.make('run') as run:
+    with Folder.made_at(folders.STORE, tmp_path) as root, root.make('run') as run:
         root.remove_within('run')
         with pytest.raises(folders.FolderRemovedError), run.locked('.journal'):
             raise AssertionError('there was nothing to lock')

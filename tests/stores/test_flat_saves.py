@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pydantic_ai.messages import ModelMessage
@@ -15,7 +14,6 @@ from harness_temporal.records import EncodedHistory, Record
 from harness_temporal.stores import InMemoryStepStore, MongoStepStore
 from harness_temporal.stores.externalizer import Externalizer
 from harness_temporal.testing.samples import a_snapshot, an_event, asks, says, turns
-from tests.mongo_server import drop_database
 
 
 class _Counted(dict[bytes, Any]):
@@ -59,14 +57,15 @@ def commands() -> tuple[list[tuple[str, Any]], Any]:
 
 
 @pytest.mark.mongo
-async def test_in_mongodb_as_many_documents_are_named_as_early_in_the_run(mongo: str, commands: Any) -> None:
+async def test_in_mongodb_as_many_documents_are_named_as_early_in_the_run(
+    mongo: str, database: str, commands: Any
+) -> None:
     from pymongo import AsyncMongoClient
 
     seen, listener = commands
-    name = f'flat_{uuid4().hex}'
     asked: list[list[tuple[str, str, int]]] = []
     async with AsyncMongoClient[dict[str, Any]](mongo, event_listeners=[listener]) as client:
-        store = MongoStepStore(client, database=name)
+        store = MongoStepStore(client, database=database)
         try:
             for length in range(2, 42, 2):
                 seen.clear()
@@ -80,7 +79,6 @@ async def test_in_mongodb_as_many_documents_are_named_as_early_in_the_run(mongo:
             assert len(await store.list_snapshots(run_id='run-1')) == 20
         finally:
             await store.aclose()
-            await drop_database(mongo, name)
 
 
 def batch(length: int) -> list[Record]:

@@ -17,6 +17,7 @@ from harness_temporal.media.context import NO_CONTEXT
 from harness_temporal.records import ModelResponseRecord
 from harness_temporal.stores import BaseStepStore, FileStepStore, MongoStepStore, PostgresStepStore, SqliteStepStore
 from harness_temporal.testing.samples import a_snapshot, a_start, an_end
+from tests.backends import PERSISTENT
 from tests.conformance.opening import drop_schema
 from tests.mongo_server import drop_database
 
@@ -34,14 +35,7 @@ COUNTS = {'file': 1_000, 'mongo': 2_000, 'sqlite': 20_000, 'postgres': 20_000}
 Open = Callable[..., BaseStepStore]
 
 
-@pytest.fixture(
-    params=[
-        'file',
-        'sqlite',
-        pytest.param('postgres', marks=pytest.mark.postgres),
-        pytest.param('mongo', marks=pytest.mark.mongo),
-    ]
-)
+@pytest.fixture(params=PERSISTENT)
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
     """Open stores of one kind on the same place."""
     name = f'large_{uuid4().hex}'

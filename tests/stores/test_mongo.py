@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -22,7 +21,7 @@ from harness_temporal.errors import (
 )
 from harness_temporal.stores import MongoStepStore
 from harness_temporal.testing.samples import a_response, a_run, a_snapshot, a_start, an_end, an_event, turns
-from tests.mongo_server import drop_database, embedded_mongo
+from tests.mongo_server import embedded_mongo
 
 pymongo = pytest.importorskip('pymongo')
 from pymongo import AsyncMongoClient, MongoClient  # noqa: E402
@@ -37,13 +36,6 @@ leaves_sockets = pytest.mark.filterwarnings(
     'ignore:unclosed <socket:ResourceWarning',
     'ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning',
 )
-
-
-@pytest.fixture
-async def database(mongo: str) -> AsyncIterator[str]:
-    name = f'store_{uuid4().hex}'
-    yield name
-    await drop_database(mongo, name)
 
 
 @pytest.fixture
@@ -236,7 +228,7 @@ async def test_write_waits_for_a_transaction_that_a_dead_writer_left(store: Mong
 async def test_wait_for_other_writers_is_bounded(
     store: MongoStepStore, contents: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr('harness_temporal.stores.mongo.store._PATIENCE', 0.2)
+    monkeypatch.setattr('harness_temporal.stores.mongo.store.PATIENCE', 0.2)
     await store.append_event(an_event())
     with contents.client.start_session() as session:
         session.start_transaction()

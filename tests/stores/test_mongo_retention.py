@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -26,7 +25,6 @@ from harness_temporal.testing.samples import (
     asks,
     turns,
 )
-from tests.mongo_server import drop_database
 
 pymongo = pytest.importorskip('pymongo')
 from pymongo import AsyncMongoClient, MongoClient  # noqa: E402
@@ -37,13 +35,6 @@ pytestmark = pytest.mark.mongo
 HOUR = timedelta(hours=1)
 LARGE = bytes(range(256)) * 8192
 CONTENT = ('history_links', 'messages', 'message_chunks')
-
-
-@pytest.fixture
-async def database(mongo: str) -> AsyncIterator[str]:
-    name = f'retention_{uuid4().hex}'
-    yield name
-    await drop_database(mongo, name)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import product
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any, get_args
 
@@ -41,15 +40,14 @@ from harness_temporal.testing.samples import (
 )
 from tests.conformance.opening import drop_schema
 from tests.conftest import missing_service
+from tests.forks import FORKS, import_before_forks
 from tests.postgres_server import EmbeddedPostgres, OpenPool, Sql, embedded_postgres
 
 pytestmark = pytest.mark.postgres
 
 STORES = 12
 NEXT_VERSION = migrations()[-1].version + 1
-# Each process is forked from a server that has imported this module, which saves seconds per process.
-PROCESS = get_context('forkserver')
-PROCESS.set_forkserver_preload([__name__])
+import_before_forks(__name__)
 
 Open = Callable[..., PostgresStepStore]
 
@@ -93,8 +91,8 @@ def _write(dsn: str, schema: str, barrier: Barrier) -> None:
 
 
 async def test_many_processes_set_up_an_empty_database_at_once(postgres: str, schema: str, open_store: Open) -> None:
-    barrier = PROCESS.Barrier(STORES)
-    processes = [PROCESS.Process(target=_write, args=(postgres, schema, barrier)) for _ in range(STORES)]
+    barrier = FORKS.Barrier(STORES)
+    processes = [FORKS.Process(target=_write, args=(postgres, schema, barrier)) for _ in range(STORES)]
     for process in processes:
         process.start()
     for process in processes:

@@ -28,7 +28,8 @@ from harness_temporal.stores import BaseStepStore, SqliteStepStore
 from harness_temporal.stores.opening import open_store
 from harness_temporal.stores.sealing import Sealer
 from harness_temporal.testing.samples import NOON, a_snapshot, a_start, an_end, an_event, asks, says, turns
-from tests.stores.sealed_places import KINDS, Place, new_place, seen_in
+from tests.backends import PERSISTENT
+from tests.stores.sealed_places import Place, new_place, seen_in
 
 OLD, NEW = Key('old', b'o' * 32), Key('new', b'n' * 32)
 
@@ -45,7 +46,7 @@ MESSAGES: list[ModelMessage] = [
 VALUE = b'{"kind":"tool_return","result":"%b","more":"%b"}' % (RESULT, LARGE_TEXT.encode())
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=PERSISTENT)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     async with new_place(request.param, request, tmp_path) as place:
         yield place

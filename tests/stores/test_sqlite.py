@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,11 @@ from harness_temporal.testing.samples import (
     an_extension,
     turns,
 )
+from tests.forks import FORKS, import_before_forks
 
 PROCESSES = 8
 FILES = 10
-# Each process is forked from a server that has imported this module, which saves a second per process.
-PROCESS = get_context('forkserver')
-PROCESS.set_forkserver_preload([__name__])
+import_before_forks(__name__)
 
 
 @pytest.fixture
@@ -138,9 +136,9 @@ def _write_to_all_files(folder: Path, number: int, barrier: Barrier) -> None:
 
 
 async def test_many_processes_open_and_write_to_a_fresh_file_at_once(tmp_path: Path) -> None:
-    barrier = PROCESS.Barrier(PROCESSES)
+    barrier = FORKS.Barrier(PROCESSES)
     processes = [
-        PROCESS.Process(target=_write_to_all_files, args=(tmp_path, number, barrier)) for number in range(PROCESSES)
+        FORKS.Process(target=_write_to_all_files, args=(tmp_path, number, barrier)) for number in range(PROCESSES)
     ]
     for process in processes:
         process.start()
@@ -184,7 +182,7 @@ async def test_writer_killed_at_any_statement_leaves_nothing_of_its_batch(tmp_pa
     exit_code, statement = -signal.SIGKILL, 0
     while exit_code == -signal.SIGKILL:
         database = tmp_path / f'{statement}.db'
-        writer = PROCESS.Process(target=_die_at_statement, args=(database, statement))
+        writer = FORKS.Process(target=_die_at_statement, args=(database, statement))
         writer.start()
         writer.join(30)
         exit_code = writer.exitcode or 0

@@ -1,17 +1,15 @@
-"""Worker processes that can really be killed, and replays in processes that know nothing.
-
-They are forked from a server process that has everything imported, so that one starts in milliseconds.
-"""
+"""Worker processes that can really be killed, and replays in processes that know nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +21,9 @@ from temporalio.worker import Replayer, Worker
 from harness_temporal.records import Batch, ToolEffectRecord
 from harness_temporal.step_persistence import InMemoryStepStore, SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
+from tests.forks import FORKS, import_before_forks
 from tests.temporal import scenarios, threads
+from tests.temporal.replaying import replay_elsewhere
 from tests.temporal.stateful import StatefulRun
 from workflows.agent_run import AgentRunWorkflow
 from workflows.maintenance import StoreMaintenanceWorkflow
@@ -31,8 +31,7 @@ from workflows.thread import ThreadWorkflow
 
 KillPoint = Literal['before_started', 'after_started', 'after_effect', 'after_finish', 'while_reporting']
 
-_FORKS = multiprocessing.get_context('forkserver')
-_FORKS.set_forkserver_preload(['tests.temporal.processes'])
+import_before_forks('tests.temporal.processes')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ class Workers:
         return WorkerConfig(address=self.address, task_queue=self.task_queue, folder=self.folder)
 
     def start(self, **settings: Any) -> BaseProcess:
-        process = _FORKS.Process(target=_run_worker, args=(replace(self.config, **settings),))
+        process = FORKS.Process(target=_run_worker, args=(replace(self.config, **settings),))
         process.start()
         self.processes.append(process)
         return process
@@ -164,29 +163,11 @@ async def replay(history: WorkflowHistory, config: WorkerConfig) -> None:
 
 async def replay_all(histories: Sequence[WorkflowHistory], config: WorkerConfig) -> None:
     """Replay histories, one after another."""
-    given = [(history.workflow_id, history.to_json()) for history in histories]
-    receiver, sender = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_replay, args=(given, config, sender))
-    process.start()
-    sender.close()
-    try:
-        failure = await asyncio.to_thread(receiver.recv)
-    finally:
-        process.join()
-    assert failure is None, failure
+    await replay_elsewhere(histories, partial(_replayer, config))
 
 
-def _replay(histories: Sequence[tuple[str, str]], config: WorkerConfig, sender: Any) -> None:
-    async def run() -> str | None:
-        agents = _agents(ReadOnlyStore(), config)
-        workflows = [AgentRunWorkflow, StatefulRun, ThreadWorkflow]
-        replayer = Replayer(workflows=workflows, plugins=[HarnessPlugin(agents=agents)], build_id='tests')
-        for workflow_id, history in histories:
-            result = await replayer.replay_workflow(
-                WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
-            )
-            if result.replay_failure is not None:
-                return repr(result.replay_failure)
-        return None
-
-    sender.send(asyncio.run(run()))
+@asynccontextmanager
+async def _replayer(config: WorkerConfig) -> AsyncGenerator[Replayer]:
+    agents = _agents(ReadOnlyStore(), config)
+    workflows = [AgentRunWorkflow, StatefulRun, ThreadWorkflow]
+    yield Replayer(workflows=workflows, plugins=[HarnessPlugin(agents=agents)], build_id='tests')

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,14 +24,15 @@ from harness_temporal import HarnessDurability, Memory, PortableState, StepPersi
 from harness_temporal.memory import Edit, MemoryStore, Notebook, SqliteMemoryStore
 from harness_temporal.step_persistence import InMemoryStepStore, SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
+from tests.forks import FORKS, import_before_forks
 from tests.memory.models import blocks_in
+from tests.temporal.replaying import replay_elsewhere
 from workflows.agent_run import AgentRunWorkflow
 
 Boundaries = Literal['inline', 'dedicated']
 NAME = 'remembering'
 SEEN = 'seen.jsonl'
-_FORKS = multiprocessing.get_context('forkserver')
-_FORKS.set_forkserver_preload(['tests.temporal.remembering'])
+import_before_forks('tests.temporal.remembering')
 
 
 @dataclass
@@ -102,7 +105,7 @@ def _prompt(messages: list[ModelMessage]) -> str:
 
 
 def start_worker(setting: Setting) -> Any:
-    process = _FORKS.Process(target=_run_worker, args=(setting,))
+    process = FORKS.Process(target=_run_worker, args=(setting,))
     process.start()
     return process
 
@@ -129,25 +132,11 @@ async def _serve(setting: Setting) -> None:
 
 async def replay(history: WorkflowHistory, setting: Setting) -> None:
     """Replay a history in a fresh process without its stores."""
-    receiver, sender = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_replay, args=(history.workflow_id, history.to_json(), setting, sender))
-    process.start()
-    sender.close()
-    try:
-        failure = await asyncio.to_thread(receiver.recv)
-    finally:
-        process.join()
-    assert failure is None, failure
+    await replay_elsewhere([history], partial(_replayer, setting))
 
 
-def _replay(workflow_id: str, history: str, setting: Setting, sender: Any) -> None:
-    async def run() -> str | None:
-        memory: Any = _NoStore()
-        agents = [agent(InMemoryStepStore(), memory, setting.boundaries, setting.folder)]
-        replayer = Replayer(workflows=[AgentRunWorkflow], plugins=[HarnessPlugin(agents=agents)], build_id='tests')
-        result = await replayer.replay_workflow(
-            WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
-        )
-        return repr(result.replay_failure) if result.replay_failure is not None else None
-
-    sender.send(asyncio.run(run()))
+@asynccontextmanager
+async def _replayer(setting: Setting) -> AsyncGenerator[Replayer]:
+    memory: Any = _NoStore()
+    agents = [agent(InMemoryStepStore(), memory, setting.boundaries, setting.folder)]
+    yield Replayer(workflows=[AgentRunWorkflow], plugins=[HarnessPlugin(agents=agents)], build_id='tests')

@@ -62,12 +62,16 @@ class Run:
         ]
 
     async def activities(self) -> list[str]:
-        history = await self.history()
-        return [
-            event.activity_task_scheduled_event_attributes.activity_type.name
-            for event in history.events
-            if event.HasField('activity_task_scheduled_event_attributes')
-        ]
+        return activities_of(await self.history())
+
+
+def activities_of(history: WorkflowHistory) -> list[str]:
+    """Return the names of the activities that were scheduled."""
+    return [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in history.events
+        if event.HasField('activity_task_scheduled_event_attributes')
+    ]
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = 30) -> None:

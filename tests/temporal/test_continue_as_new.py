@@ -14,7 +14,7 @@ from harness_temporal.temporal import HistoryBudget
 from harness_temporal.temporal.snapshots import LOAD_SNAPSHOT_ACTIVITY, SAVE_SNAPSHOT_ACTIVITY
 from tests.temporal.effects import noted
 from tests.temporal.processes import Workers, replay, wait_until_dead
-from tests.temporal.runs import Run, start
+from tests.temporal.runs import Run, activities_of, start
 
 pytestmark = pytest.mark.temporal
 
@@ -28,14 +28,6 @@ async def legs(client: Client, run: Run) -> list[WorkflowHistory]:
         ended = histories[-1].events[-1]
         next_run = ended.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
     return histories
-
-
-def activities_of(history: WorkflowHistory) -> list[str]:
-    return [
-        event.activity_task_scheduled_event_attributes.activity_type.name
-        for event in history.events
-        if event.HasField('activity_task_scheduled_event_attributes')
-    ]
 
 
 async def test_it_stays_one_run_when_workers_die_on_the_way(client: Client, workers: Workers, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from harness_temporal.step_persistence import SqliteStepStore
 from harness_temporal.temporal.dev_server import DevServer
 from tests.memory.models import blocks_in
 from tests.temporal.remembering import NAME, SEEN, Boundaries, Setting, replay, start_worker
+from tests.temporal.runs import activities_of
 from workflows.agent_run import AgentRunWorkflow
 
 pytestmark = pytest.mark.temporal
@@ -93,14 +94,6 @@ async def started(
         worker.join()
 
 
-def activities(history: WorkflowHistory) -> Counter[str]:
-    return Counter(
-        event.activity_task_scheduled_event_attributes.activity_type.name
-        for event in history.events
-        if event.HasField('activity_task_scheduled_event_attributes')
-    )
-
-
 def loaded(history: WorkflowHistory) -> list[Payload]:
     """Return the results of the activities that loaded the memory."""
     scheduled = {
@@ -130,7 +123,7 @@ async def test_a_run_of_20_steps_sees_a_large_notebook_within_bounds(started: St
     assert ['`read_memory`: log' in shown[0] for shown in blocks] == [False] + [True] * 20
     assert max(len(shown[0].encode()) for shown in blocks) <= 2000 * BYTES_PER_TOKEN
 
-    ran = activities(history)
+    ran = Counter(activities_of(history))
     assert ran.pop(f'agent__{NAME}__model_request') == 21
     assert ran.pop(f'agent__{NAME}__toolset__memory__call_tool') == 20
     loads = ran.pop(LOAD, 0)

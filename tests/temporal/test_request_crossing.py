@@ -31,11 +31,12 @@ from temporalio.worker import Worker
 from harness_temporal import HarnessDurability, HarnessPlugin, StepPersistence
 from harness_temporal.errors import PluginMissingError
 from harness_temporal.temporal import received_requests
+from harness_temporal.temporal.activity_names import MODEL_REQUESTS
 from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.temporal.payloads.errors import RequestIncompleteError
 from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import HarnessRunContext
-from harness_temporal.temporal.sent_requests import MODEL_REQUESTS, REQUEST_KEY, SentRequests
+from harness_temporal.temporal.sent_requests import REQUEST_KEY, SentRequests
 
 # --- what is sent ---
 

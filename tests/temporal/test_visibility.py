@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeKey
 
 from harness_temporal import HarnessClient
 from harness_temporal.hosting.namespace import set_up
-from harness_temporal.temporal.visibility.summaries import LONGEST, run_summary, tool_summary
+from harness_temporal.temporal.visibility.summaries import LONGEST, call_text, run_summary, tool_summary
 from tests.temporal.processes import Workers, replay, wait_until_dead
 from tests.temporal.runs import start
 
@@ -91,9 +91,11 @@ async def test_runs_are_found_by_agent_conversation_status_and_what_they_wait_fo
 
 
 def test_summaries_are_one_short_line() -> None:
-    assert tool_summary(3, 'pay', {'cents': 500, 'to': 'Ada'}) == 'step 3: pay(cents=500, to="Ada")'
-    long = tool_summary(12, 'send', {'body': 'x' * 5_000, 'lines': ['a\nb'] * 50, 'more': 'y' * 300, 'z': 'z' * 300})
+    assert tool_summary(3, call_text('pay', {'cents': 500, 'to': 'Ada'})) == 'step 3: pay(cents=500, to="Ada")'
+    long = tool_summary(
+        12, call_text('send', {'body': 'x' * 5_000, 'lines': ['a\nb'] * 50, 'more': 'y' * 300, 'z': 'z' * 300})
+    )
     assert len(long) <= LONGEST
     assert '\n' not in long
-    assert tool_summary(1, 'odd', {'text': '\udcff'}).startswith('step 1: odd(text=')
+    assert tool_summary(1, call_text('odd', {'text': '\udcff'})).startswith('step 1: odd(text=')
     assert run_summary('scripted', None) == 'scripted goes on'

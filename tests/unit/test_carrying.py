@@ -18,7 +18,6 @@ from harness_temporal.step_persistence.carrying import CARRIED_KEY
 
 WRITES = [{'namespace': 'acme', 'version': '1', 'data': '{"value":1}'}]
 RESULTS = TypeAdapter[Any](CallToolResult)
-ASKED = {'why': 'it costs'}
 LOOK_ALIKE = {CARRIED_KEY: {'version': 1, 'state_writes': WRITES, 'metadata': None}}
 
 

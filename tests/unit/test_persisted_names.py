@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
-from uuid import uuid4
 
 import pytest
 
@@ -21,7 +20,6 @@ from harness_temporal.records import EventKind, SnapshotState, ToolEffectStatus,
 from harness_temporal.stores.sqlite import SqliteStepStore
 from harness_temporal.testing.samples import a_run, a_start, asks, returns
 from harness_temporal.text import escape, escape_key
-from tests.conformance.opening import drop_schema
 
 # --- values ---
 
@@ -232,12 +230,11 @@ async def test_tables_of_sqlite(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
-async def test_tables_of_postgres(postgres: str) -> None:
+async def test_tables_of_postgres(postgres: str, schema: str) -> None:
     import asyncpg
 
     from harness_temporal.stores import PostgresStepStore
 
-    schema = f'names_{uuid4().hex}'
     store = PostgresStepStore(postgres, schema=schema)
     await store.register_run(a_run())
     await store.aclose()
@@ -248,7 +245,6 @@ async def test_tables_of_postgres(postgres: str) -> None:
         )
     finally:
         await connection.close()
-    await drop_schema(postgres, schema)
     found: dict[str, set[str]] = {}
     for table, column in rows:
         found.setdefault(table, set()).add(column)

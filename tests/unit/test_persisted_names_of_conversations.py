@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from typing import get_args
-from uuid import uuid4
 
 import pytest
 
@@ -13,7 +12,6 @@ from harness_temporal.conversations.documents import dump_summary, head_key, loa
 from harness_temporal.history import encode_history
 from harness_temporal.temporal import naming
 from harness_temporal.testing.samples import NOON, turns
-from tests.mongo_server import drop_database
 
 SUMMARY = ConversationSummary(id='é\x00', updated_at=NOON, busy_until=NOON, tags=('a', '\ud800'), title='T"')
 STORED = (
@@ -52,18 +50,16 @@ def test_names_in_histories() -> None:
 
 
 @pytest.mark.mongo
-async def test_documents_of_conversations_in_mongodb(mongo: str) -> None:
+async def test_documents_of_conversations_in_mongodb(mongo: str, database: str) -> None:
     from pymongo import AsyncMongoClient
 
     from harness_temporal.conversations import MongoConversationStore
 
-    database = f'names_{uuid4().hex}'
     store = MongoConversationStore(db_url=mongo, database=database)
     saved = await store.save(summary=ConversationSummary(id='c', title='T'), messages=turns(2))
     await store.aclose()
     async with AsyncMongoClient[dict[str, object]](mongo) as client:
         [document] = await client[database]['conversation_heads'].find().to_list()
-    await drop_database(mongo, database)
     version, updated_at = document.pop('version'), document.pop('updated_at')
     assert document == {
         '_id': head_key('c'),

@@ -7,7 +7,6 @@ import hashlib
 import json
 from dataclasses import fields
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from pydantic_ai.messages import ToolReturn
@@ -36,7 +35,6 @@ from harness_temporal.temporal.threads.client import thread_workflow_id
 from harness_temporal.temporal.visibility import attributes
 from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
 from harness_temporal.tools import RECOVERY_RETRY_SAFE_METADATA_KEY
-from tests.mongo_server import drop_database
 from workflows.thread import ThreadWorkflow
 
 
@@ -199,16 +197,14 @@ def test_files_of_the_file_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.mongo
-async def test_collections_of_mongodb(mongo: str) -> None:
+async def test_collections_of_mongodb(mongo: str, database: str) -> None:
     from pymongo import AsyncMongoClient
 
     from harness_temporal.stores import MongoStepStore
 
-    database = f'names_{uuid4().hex}'
     await write_one_of_each(MongoStepStore(db_url=mongo, database=database))
     async with AsyncMongoClient[dict[str, object]](mongo) as client:
         found = set(await client[database].list_collection_names())
-    await drop_database(mongo, database)
     assert found >= {
         'runs',
         'events',
@@ -224,12 +220,11 @@ async def test_collections_of_mongodb(mongo: str) -> None:
 
 
 @pytest.mark.mongo
-async def test_documents_of_content_in_mongodb(mongo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documents_of_content_in_mongodb(mongo: str, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from pymongo import AsyncMongoClient
 
     from harness_temporal.stores import MongoStepStore
 
-    database = f'names_{uuid4().hex}'
     store = MongoStepStore(db_url=mongo, database=database)
     # A short message, one in two chunks, and an effect with a large text, which is in the media store.
     history = encode_history([asks('x'), asks('y' * 150)])
@@ -246,7 +241,6 @@ async def test_documents_of_content_in_mongodb(mongo: str, monkeypatch: pytest.M
         links = {item.pop('_id'): item for item in await opened['history_links'].find().to_list()}
         [effect] = await opened['tool_effects'].find().to_list()
         [counter] = await opened['counters'].find().to_list()
-    await drop_database(mongo, database)
     touched = [item.pop('touched_at') for item in (*messages.values(), *links.values())]
     for stored in (*touched, *(chunk['written_at'] for chunk in chunks)):
         # Microseconds since 1970.
@@ -281,19 +275,17 @@ async def test_documents_of_content_in_mongodb(mongo: str, monkeypatch: pytest.M
 
 
 @pytest.mark.mongo
-async def test_documents_of_blobs_in_mongodb(mongo: str) -> None:
+async def test_documents_of_blobs_in_mongodb(mongo: str, database: str) -> None:
     from pymongo import AsyncMongoClient
 
     from harness_temporal.media import MongoMediaStore
 
-    database = f'names_{uuid4().hex}'
     media = MongoMediaStore(db_url=mongo, database=database, chunk_size_bytes=1024)
     await media.put(b'x' * 1025, context=MediaContext(media_type='text/plain', metadata={'a': 'é'}))
     await media.aclose()
     async with AsyncMongoClient[dict[str, object]](mongo) as client:
         (manifest,) = await client[database]['media'].find().to_list()
         chunks = await client[database]['media_chunks'].find(sort={'_id': 1}).to_list()
-    await drop_database(mongo, database)
     upload, touched_at = manifest.pop('upload'), manifest.pop('touched_at')
     digest = hashlib.sha256(b'x' * 1025).digest()
     assert manifest == {

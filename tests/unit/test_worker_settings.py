@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.hosting.settings import TemporalSettings, WorkerSettings
 from harness_temporal.temporal import MaintenanceInput
+from tests.without_settings import leave_settings
 from workers.settings import Settings
 
 AGENTS = {'HARNESS_AGENTS': 'a:b, c:d'}
@@ -17,10 +17,7 @@ AGENTS = {'HARNESS_AGENTS': 'a:b, c:d'}
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Work in a folder without a file, and without variables of whoever runs the tests."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(('HARNESS_', 'TEMPORAL_')):
-            monkeypatch.delenv(name)
+    leave_settings(monkeypatch, tmp_path)
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], file: str | None = None) -> Settings:

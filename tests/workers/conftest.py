@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,11 @@ from temporalio.client import Client
 
 from harness_temporal.media import DiskMediaStore
 from harness_temporal.temporal import HarnessPlugin
-from harness_temporal.temporal.dev_server import DevServer, dev_server
+from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.temporal.payloads import PayloadStorage
 from tests.workers.processes import WorkerProcess
 
 StartWorker = Callable[..., WorkerProcess]
-
-
-@pytest.fixture(scope='session')
-def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with dev_server(ui=False, log=tmp_path_factory.mktemp('temporal') / 'server.log') as server:
-        yield server
-
-
-@pytest.fixture
-def task_queue() -> str:
-    return f'tests-{uuid.uuid4()}'
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import Callable
@@ -15,9 +14,9 @@ from harness_temporal.cli.demo.director import Show, stage
 from harness_temporal.cli.demo.report import DemoReport
 from harness_temporal.cli.demo.scene import Scene
 from harness_temporal.cli.demo.view import live_view, show_report
+from harness_temporal.cli.executing import INTERRUPTED
+from harness_temporal.cli.output import show_error
 from harness_temporal.errors import HarnessError
-
-_INTERRUPTED = 130
 
 
 def run(*, as_json: bool, keep: bool) -> int:
@@ -36,11 +35,9 @@ def run(*, as_json: bool, keep: bool) -> int:
     try:
         return 0 if asyncio.run(_play(viewing, present, keep=keep)) else 1
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return _INTERRUPTED
+        return INTERRUPTED
     except HarnessError as error:
-        if as_json:
-            print(json.dumps({'ok': False, 'error': str(error)}))
-        print(f'error: {error}', file=sys.stderr)
+        show_error(str(error), as_json=as_json)
         return 1
 
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from temporalio.runtime import Runtime
 
 from harness_temporal.cli.dev.sources import Sources
 from harness_temporal.cli.dev.worker_process import WorkerProcess
-from harness_temporal.cli.opening import DEV_FOLDER, DEV_STORE
+from harness_temporal.cli.opening import DEV_FOLDER, DEV_STORE_URL
 from harness_temporal.cli.output import print_json
 from harness_temporal.hosting.connection import connect
 from harness_temporal.hosting.namespace import set_up
 from harness_temporal.hosting.settings import CallerSettings, TemporalSettings
 from harness_temporal.hosting.store_settings import StoreSettings
 from harness_temporal.temporal.dev_server import DevServer, dev_server
+from harness_temporal.temporal.serving import stop_signals
 
 SAMPLE: Final = 'harness_temporal.cli.dev.sample:librarian'
 _PAUSE: Final = 0.3
@@ -50,7 +47,8 @@ async def develop(plan: Plan, *, as_json: bool) -> None:
     """
     caller = CallerSettings.load(task_queue=plan.task_queue)
     agents = plan.agents or caller.agents or (SAMPLE,)
-    with _until_told_to_stop() as stop:
+    store = StoreSettings.load().url or DEV_STORE_URL
+    with stop_signals() as stop:
         _make_folder()
         with dev_server(
             ui=True,
@@ -59,10 +57,9 @@ async def develop(plan: Plan, *, as_json: bool) -> None:
             port=plan.port,
             ui_port=plan.ui_port,
         ) as server:
-            temporal = TemporalSettings(address=server.address)
-            await set_up(await connect(temporal, plugins=[], interceptors=[], runtime=Runtime.default()))
-            worker = WorkerProcess(agents, plan.workflows, _environment(server, caller))
-            told = _Told(Console(highlight=False), plan, server, as_json=as_json)
+            await set_up(await connect(TemporalSettings.load(address=server.address)))
+            worker = WorkerProcess(agents, plan.workflows, _environment(server, caller, store))
+            told = _Told(Console(highlight=False), plan, server, store, as_json=as_json)
             await worker.start()
             try:
                 await _watch(worker, server, Sources(Path.cwd()) if plan.reload else None, told, stop)
@@ -93,23 +90,21 @@ async def _watch(
 class _Told:
     """What the terminal is told."""
 
-    def __init__(self, console: Console, plan: Plan, server: DevServer, *, as_json: bool) -> None:
-        self._console, self._plan, self._server, self._as_json = console, plan, server, as_json
+    def __init__(self, console: Console, plan: Plan, server: DevServer, store: str, *, as_json: bool) -> None:
+        self._console, self._plan, self._server, self._store, self._as_json = console, plan, server, store, as_json
 
     def ready(self, agents: list[str]) -> None:
         """The worker works."""
-        store = StoreSettings.load().url or f'sqlite:{DEV_STORE}'
         if self._as_json:
-            print_json(
-                {'ok': True, 'ui': self._server.ui, 'address': self._server.address, 'store': store, 'agents': agents}
-            )
+            where = {'ui': self._server.ui, 'address': self._server.address, 'store': self._store}
+            print_json({'ok': True, **where, 'agents': agents})
             return
-        where = '' if self._plan.port == _DEFAULT_PORT else f' --address {self._server.address}'
+        address = '' if self._plan.port == _DEFAULT_PORT else f' --address {self._server.address}'
         self._say(f'Temporal UI:  {self._server.ui}')
         self._say(f'Temporal:     {self._server.address}')
-        self._say(f'Store:        {store}')
+        self._say(f'Store:        {self._store}')
         self._say(f'Agents:       {", ".join(agents)}')
-        self._say(f"Try, in another terminal here:  harness-temporal run {agents[0]} 'Hello'{where}")
+        self._say(f"Try, in another terminal here:  harness-temporal run {agents[0]} 'Hello'{address}")
         self._say('Stop with Ctrl-C.')
 
     def changed(self, file: Path) -> None:
@@ -130,13 +125,13 @@ class _Told:
             self._console.print(line, soft_wrap=True, markup=False)
 
 
-def _environment(server: DevServer, caller: CallerSettings) -> dict[str, str]:
+def _environment(server: DevServer, caller: CallerSettings, store: str) -> dict[str, str]:
     """Return the worker's variables: it and the agents are to use what is started here."""
     given = {
         'TEMPORAL_ADDRESS': server.address,
         'TEMPORAL_NAMESPACE': 'default',
         'HARNESS_TASK_QUEUE': caller.task_queue,
-        'HARNESS_STORE_URL': StoreSettings.load().url or f'sqlite:{DEV_STORE}',
+        'HARNESS_STORE_URL': store,
     }
     return {**os.environ, **given}
 
@@ -144,16 +139,3 @@ def _environment(server: DevServer, caller: CallerSettings) -> dict[str, str]:
 def _make_folder() -> None:
     DEV_FOLDER.mkdir(mode=0o700, exist_ok=True)
     (DEV_FOLDER / '.gitignore').write_text('*\n')
-
-
-@contextmanager
-def _until_told_to_stop() -> Generator[asyncio.Event]:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        yield stop
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)

@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, Tool
 
-from harness_temporal.cli.opening import DEV_STORE
+from harness_temporal.cli.opening import DEV_STORE_URL
 from harness_temporal.step_persistence import StepPersistence
 from harness_temporal.stores.opening import open_store
 from harness_temporal.temporal import HarnessDurability
@@ -67,9 +67,7 @@ librarian = Agent(
     output_type=[str, DeferredToolRequests],
     tools=[look_up, Tool[None](lend, requires_approval=True)],
     capabilities=[
-        StepPersistence[None](
-            store=open_store(os.environ.get('HARNESS_STORE_URL') or f'sqlite:{DEV_STORE}'), agent_name=_NAME
-        ),
+        StepPersistence[None](store=open_store(os.environ.get('HARNESS_STORE_URL') or DEV_STORE_URL), agent_name=_NAME),
         HarnessDurability[None](),
     ],
 )

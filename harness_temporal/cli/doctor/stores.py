@@ -7,25 +7,20 @@ from collections.abc import Sequence
 from temporalio.api.common.v1 import Payload
 
 from harness_temporal.cli.doctor.checks import Found
-from harness_temporal.cli.opening import DEV_STORE, opened_store
+from harness_temporal.cli.opening import named_store, opened_store
 from harness_temporal.errors import ConfigurationError
+from harness_temporal.hosting.answering import ask_media_store, ask_store
 from harness_temporal.hosting.settings import CallerSettings
-from harness_temporal.hosting.store_settings import StoreSettings
 from harness_temporal.hosting.worker import stores_of
 from harness_temporal.media import MediaStore
-from harness_temporal.media.uri import uri_of
 from harness_temporal.step_persistence import InMemoryStepStore
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.agents import AgentRegistry
 
-# Looking for what is not there takes no time on any store, however much is in it.
-_NO_RUN = 'harness-doctor'
-_NO_BLOB = uri_of('0' * 64)
-
 
 async def check_store(given: str | None) -> Found:
     """Whether the store of the command line answers, with its media store."""
-    if given is None and StoreSettings.load().url is None and not DEV_STORE.is_file():
+    if given is None and named_store(given) is None:
         return Found('skipped', 'None is named (`--store`, HARNESS_STORE_URL, or `url` in [store]).')
     async with opened_store(given) as store:
         return Found('ok', await _answering([store], [store.media_store] if store.media_store is not None else []))
@@ -66,8 +61,8 @@ async def check_payloads() -> Found:
 
 async def _answering(stores: Sequence[StepStore], media_stores: Sequence[MediaStore]) -> str:
     for store in stores:
-        await store.get_run(run_id=_NO_RUN)
+        await ask_store(store)
     for media_store in media_stores:
-        await media_store.exists(_NO_BLOB)
+        await ask_media_store(media_store)
     names = ', '.join(dict.fromkeys(type(store).__name__ for store in (*stores, *media_stores)))
     return f'{names} answer.' if names else ''

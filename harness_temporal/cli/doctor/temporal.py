@@ -6,13 +6,12 @@ from datetime import timedelta
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.client import Client
-from temporalio.runtime import Runtime
 
 from harness_temporal.cli.connecting import Place
 from harness_temporal.cli.doctor.checks import Found
 from harness_temporal.hosting.connection import check_namespace, connect
 from harness_temporal.hosting.namespace import missing_attributes
-from harness_temporal.hosting.pollers import check_polled, pollers
+from harness_temporal.hosting.pollers import check_polled
 from harness_temporal.hosting.settings import CallerSettings, TemporalSettings
 
 _KINDS = {
@@ -32,7 +31,7 @@ class TemporalChecks:
     async def server(self) -> Found:
         """Whether it answers."""
         settings = TemporalSettings.load(address=self._place.address, namespace=self._place.namespace)
-        client = await connect(settings, plugins=[], interceptors=[], runtime=Runtime.default())
+        client = await connect(settings)
         await client.service_client.check_health(timeout=_ANSWER)
         self._client = client
         return Found('ok', f'{settings.address} answers, {"with" if settings.uses_tls else "without"} TLS.')
@@ -63,8 +62,7 @@ class TemporalChecks:
         if self._client is None:
             return _UNREACHED
         task_queue = CallerSettings.load(task_queue=self._place.task_queue).task_queue
-        await check_polled(self._client, task_queue)
-        found = await pollers(self._client, task_queue)
+        found = await check_polled(self._client, task_queue)
         return Found('ok', f'{task_queue} has {len(found)} workers: {", ".join(found)}.')
 
 

@@ -10,6 +10,7 @@ from harness_temporal.cli.executing import execute
 from harness_temporal.cli.options import (
     Address,
     Agent,
+    AgentName,
     Conversation,
     Deps,
     Json,
@@ -26,7 +27,7 @@ from harness_temporal.cli.options import (
 
 
 def run(
-    agent: Annotated[str, typer.Argument(metavar='AGENT', help='The name of an agent of the workers.')],
+    agent: AgentName,
     prompt: Annotated[str, typer.Argument(metavar='PROMPT', help='What to say to it.')],
     wait: Wait = True,
     deps: Deps = None,

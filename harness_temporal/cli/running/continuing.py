@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness_temporal.cli.connecting import Place, Target
-from harness_temporal.cli.inputs import read_state
+from harness_temporal.cli.connecting import Place
+from harness_temporal.cli.inputs import given_deps, given_state
 from harness_temporal.cli.opening import opened_store, required_run
 from harness_temporal.cli.output import Output
-from harness_temporal.cli.running.starting import given_deps, started
+from harness_temporal.cli.running.starting import started
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal import HarnessClient
@@ -31,10 +31,10 @@ class Continuation:
 async def resume_run(place: Place, continuation: Continuation, *, state: str | None, wait: bool) -> Output:
     """Go on from where a run stood."""
     agent, deps = await _agent(continuation), given_deps(continuation.deps)
-    given = read_state(state) if state is not None else None
+    given = given_state(state)
 
-    async def begin(target: Target) -> AgentRunHandle:
-        return await HarnessClient(target.client, agent=agent, task_queue=target.task_queue).resume(
+    async def begin(client: HarnessClient) -> AgentRunHandle:
+        return await client.resume(
             continuation.run_id,
             prompt=continuation.prompt,
             state=given,
@@ -43,7 +43,7 @@ async def resume_run(place: Place, continuation: Continuation, *, state: str | N
             deps=deps,
         )
 
-    return await started(place, begin, wait=wait)
+    return await started(place, agent, begin, wait=wait)
 
 
 async def fork_run(
@@ -52,8 +52,8 @@ async def fork_run(
     """Branch off a run."""
     agent, deps = await _agent(continuation), given_deps(continuation.deps)
 
-    async def begin(target: Target) -> AgentRunHandle:
-        return await HarnessClient(target.client, agent=agent, task_queue=target.task_queue).fork(
+    async def begin(client: HarnessClient) -> AgentRunHandle:
+        return await client.fork(
             continuation.run_id,
             prompt=continuation.prompt,
             include_interrupted=include_interrupted,
@@ -63,7 +63,7 @@ async def fork_run(
             conversation_id=conversation_id,
         )
 
-    return await started(place, begin, wait=wait)
+    return await started(place, agent, begin, wait=wait)
 
 
 async def _agent(continuation: Continuation) -> str:

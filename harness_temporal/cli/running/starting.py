@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.text import Text
 
-from harness_temporal.cli.connecting import Place, Target, connected
-from harness_temporal.cli.inputs import json_option, read_state
+from harness_temporal.cli.connecting import Place, connected
+from harness_temporal.cli.inputs import given_deps, given_state
 from harness_temporal.cli.output import Output
 from harness_temporal.cli.progress import waiting
 from harness_temporal.hosting.pollers import check_polled
@@ -33,11 +33,9 @@ class Start:
 
 async def start_run(place: Place, start: Start, *, wait: bool) -> Output:
     """Start a run of an agent."""
-    deps = given_deps(start.deps)
-    state = read_state(start.state) if start.state is not None else None
+    deps, state = given_deps(start.deps), given_state(start.state)
 
-    async def begin(target: Target) -> AgentRunHandle:
-        client = HarnessClient(target.client, agent=start.agent, task_queue=target.task_queue)
+    async def begin(client: HarnessClient) -> AgentRunHandle:
         return await client.start(
             start.prompt,
             state=state,
@@ -46,11 +44,13 @@ async def start_run(place: Place, start: Start, *, wait: bool) -> Output:
             workflow_id=start.workflow_id,
         )
 
-    return await started(place, begin, wait=wait)
+    return await started(place, start.agent, begin, wait=wait)
 
 
-async def started(place: Place, begin: Callable[[Target], Awaitable[AgentRunHandle]], *, wait: bool) -> Output:
-    """Start a run and, if it is waited for, give its answer.
+async def started(
+    place: Place, agent: str, begin: Callable[[HarnessClient], Awaitable[AgentRunHandle]], *, wait: bool
+) -> Output:
+    """Start a run of an agent and, if it is waited for, give its answer.
 
     Raises:
         ConfigurationError: It is waited for, and no worker would take it up.
@@ -58,7 +58,7 @@ async def started(place: Place, begin: Callable[[Target], Awaitable[AgentRunHand
     target = await connected(place)
     if wait:
         await check_polled(target.client, target.task_queue)
-    handle = await begin(target)
+    handle = await begin(HarnessClient(target.client, agent=agent, task_queue=target.task_queue))
     begun = {'workflow_id': handle.id, 'workflow_run_id': handle.first_execution_run_id}
     if not wait:
         return Output(begun, f'The run is started as workflow {handle.id}.')
@@ -69,11 +69,6 @@ async def started(place: Place, begin: Callable[[Target], Awaitable[AgentRunHand
         print(f'The run goes on as workflow {handle.id}.', file=sys.stderr)
         raise
     return Output({**begun, **_data(output)}, _shown(output))
-
-
-def given_deps(text: str | None) -> Any:
-    """Read an agent's dependencies."""
-    return json_option('--deps', text) if text is not None else None
 
 
 def _data(output: AgentRunOutput) -> dict[str, Any]:

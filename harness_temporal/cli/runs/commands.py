@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from harness_temporal.cli.executing import execute
-from harness_temporal.cli.options import Agent, Conversation, Json, RunId, Store
+from harness_temporal.cli.options import Agent, Conversation, Json, Limit, RunId, Store
 
 app = typer.Typer(no_args_is_help=True, help='Look at runs in the store.')
 
@@ -19,7 +19,6 @@ Status = Annotated[
 Since = Annotated[
     str | None, typer.Option('--since', help='Only runs that began since: `90m`, `2h`, `7d`, or a date or time (UTC).')
 ]
-Limit = Annotated[int, typer.Option('--limit', min=1, help='How many, the newest first.')]
 
 
 @app.command('list')
@@ -71,7 +70,7 @@ def tail(
 
 @app.command()
 def diff(
-    left: Annotated[str, typer.Argument(metavar='RUN', help='The id of a run.')],
+    left: RunId,
     right: Annotated[str, typer.Argument(metavar='OTHER', help='The id of another.')],
     store: Store = None,
     as_json: Json = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +15,8 @@ from harness_temporal.cli.opening import opened_store, required_run
 from harness_temporal.cli.output import Output, table
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.records import utc_now
-from harness_temporal.step_persistence.inspection import RunStatus, RunSummary, RunTree, list_summaries, run_tree
+from harness_temporal.step_persistence.inspection import RunStatus, RunSummary, list_summaries, summarize_run
+from harness_temporal.step_persistence.tree import RunTree, tree_of
 
 _AGO = re.compile(r'(\d{1,6})([mhd])')
 _UNITS = {'m': 'minutes', 'h': 'hours', 'd': 'days'}
@@ -65,10 +67,11 @@ async def list_runs(store: str | None, filters: Filters) -> Output:
 async def show_tree(store: str | None, run_id: str) -> Output:
     """Show a run with the runs that its tools started."""
     async with opened_store(store) as opened:
-        tree = await run_tree(opened, await required_run(opened, run_id))
-    shown = Tree(_label(tree))
-    _grow(shown, tree)
-    return Output({'tree': _tree_data(tree)}, shown)
+        tree = await tree_of(opened, await required_run(opened, run_id))
+        summaries = {run.run_id: await summarize_run(opened, run) for _, run in tree.walk()}
+    shown = Tree(_label(summaries[run_id]))
+    _grow(shown, tree, summaries)
+    return Output({'tree': _tree_data(tree, summaries)}, shown)
 
 
 def summary_data(summary: RunSummary) -> dict[str, Any]:
@@ -91,17 +94,17 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _tree_data(tree: RunTree) -> dict[str, Any]:
-    return {**summary_data(tree.summary), 'children': [_tree_data(child) for child in tree.children]}
+def _tree_data(tree: RunTree, summaries: Mapping[str, RunSummary]) -> dict[str, Any]:
+    children = [_tree_data(child, summaries) for child in tree.children]
+    return {**summary_data(summaries[tree.run.run_id]), 'children': children}
 
 
-def _grow(shown: Tree, tree: RunTree) -> None:
+def _grow(shown: Tree, tree: RunTree, summaries: Mapping[str, RunSummary]) -> None:
     for child in tree.children:
-        _grow(shown.add(_label(child)), child)
+        _grow(shown.add(_label(summaries[child.run.run_id])), child, summaries)
 
 
-def _label(tree: RunTree) -> Text:
-    summary = tree.summary
+def _label(summary: RunSummary) -> Text:
     unresolved = f', {summary.unresolved} unresolved' if summary.unresolved else ''
     agent = f'{summary.record.agent_name}, ' if summary.record.agent_name else ''
     return Text(f'{summary.record.run_id} ({agent}{summary.status}, {summary.steps} steps{unresolved})')

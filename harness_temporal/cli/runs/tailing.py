@@ -11,7 +11,7 @@ from harness_temporal.cli.opening import opened_store, required_run
 from harness_temporal.cli.output import cell, print_json
 from harness_temporal.cli.runs.showing import event_data, event_row
 from harness_temporal.records import StepEvent
-from harness_temporal.step_persistence.inspection import is_end
+from harness_temporal.step_persistence.frontier import is_end
 
 _PAUSE: Final = 0.3
 

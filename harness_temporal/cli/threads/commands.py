@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from harness_temporal.cli.executing import execute
-from harness_temporal.cli.options import Address, Deps, Json, Namespace, State, TaskQueue, Wait
+from harness_temporal.cli.options import Address, AgentName, Deps, Json, Limit, Namespace, State, TaskQueue, Wait
 
 app = typer.Typer(no_args_is_help=True, help='Talk to threads: workflows that keep a conversation.')
 
@@ -21,7 +21,7 @@ All = Annotated[bool, typer.Option('--all', help='All calls that wait for an app
 
 @app.command('open')
 def open_(
-    agent: Annotated[str, typer.Argument(metavar='AGENT', help='The name of an agent of the workers.')],
+    agent: AgentName,
     thread: Annotated[
         str | None, typer.Option('--thread', help='The id, `prefix_suffix`; by default a new one.')
     ] = None,
@@ -72,7 +72,7 @@ def show(thread: Thread, address: Address = None, namespace: Namespace = None, a
 @app.command('list')
 def list_(
     everything: Annotated[bool, typer.Option('--all', help='Those that are closed, too.')] = False,
-    limit: Annotated[int, typer.Option('--limit', min=1, help='How many, the newest first.')] = 50,
+    limit: Limit = 50,
     address: Address = None,
     namespace: Namespace = None,
     as_json: Json = False,

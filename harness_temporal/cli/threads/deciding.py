@@ -18,19 +18,15 @@ from harness_temporal.temporal.threads import HarnessThread
 
 async def approve_calls(place: Place, thread_id: str, calls: Sequence[str], *, every: bool, wait: bool) -> Output:
     """Approve calls."""
-    thread = await existing_thread(place, thread_id)
-    approvals: dict[str, bool | ToolDenied] = dict.fromkeys(await _chosen(thread, calls, every=every), True)
-    return await _resolved(thread, DeferredToolResults(approvals={**approvals}), wait=wait)
+    return await _decided(place, thread_id, calls, True, every=every, wait=wait)
 
 
 async def deny_calls(
     place: Place, thread_id: str, calls: Sequence[str], *, every: bool, reason: str | None, wait: bool
 ) -> Output:
     """Deny calls."""
-    thread = await existing_thread(place, thread_id)
     denied = ToolDenied(reason) if reason is not None else ToolDenied()
-    approvals: dict[str, bool | ToolDenied] = dict.fromkeys(await _chosen(thread, calls, every=every), denied)
-    return await _resolved(thread, DeferredToolResults(approvals={**approvals}), wait=wait)
+    return await _decided(place, thread_id, calls, denied, every=every, wait=wait)
 
 
 async def answer_call(place: Place, thread_id: str, call: str, result: str, *, wait: bool) -> Output:
@@ -38,6 +34,14 @@ async def answer_call(place: Place, thread_id: str, call: str, result: str, *, w
     value = json_option('The result', result)
     thread = await existing_thread(place, thread_id)
     return await _resolved(thread, DeferredToolResults(calls={call: value}), wait=wait)
+
+
+async def _decided(
+    place: Place, thread_id: str, calls: Sequence[str], decision: bool | ToolDenied, *, every: bool, wait: bool
+) -> Output:
+    thread = await existing_thread(place, thread_id)
+    approvals = {call: decision for call in await _chosen(thread, calls, every=every)}
+    return await _resolved(thread, DeferredToolResults(approvals={**approvals}), wait=wait)
 
 
 async def _resolved(thread: HarnessThread, results: DeferredToolResults, *, wait: bool) -> Output:

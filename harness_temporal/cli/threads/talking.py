@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 
 from harness_temporal.cli.connecting import Place, connected
-from harness_temporal.cli.inputs import read_state
+from harness_temporal.cli.inputs import given_deps, given_state
 from harness_temporal.cli.output import Output
 from harness_temporal.cli.progress import waiting
-from harness_temporal.cli.running.starting import given_deps
 from harness_temporal.cli.threads.views import reply_output
 from harness_temporal.temporal.threads import HarnessThread, HarnessThreads
 
@@ -24,7 +23,7 @@ async def open_thread(
     place: Place, agent: str, thread_id: str | None, *, name: str | None, deps: str | None, state: str | None
 ) -> Output:
     """Open a thread."""
-    given = read_state(state) if state is not None else None
+    given = given_state(state)
     wanted = thread_id if thread_id is not None else f'thread_{uuid.uuid4().hex}'
     target = await connected(place)
     threads = HarnessThreads(target.client, agent=agent, task_queue=target.task_queue)

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from temporalio.runtime import Runtime
-
 from harness_temporal.cli.output import print_json
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.hosting.connection import check_namespace, connect
@@ -51,7 +49,7 @@ async def run_worker(
     further = [load_attribute(path, type) for path in workflows]
     async with stores_of(agents, payloads):
         plugin = HarnessPlugin(agents=agents, payloads=payloads)
-        client = await connect(temporal, plugins=[plugin], interceptors=[], runtime=Runtime.default())
+        client = await connect(temporal, plugins=[plugin])
         await check_namespace(client)
         worker = build_worker(client, wanted, workflows=(*WORKFLOWS, *further))
 

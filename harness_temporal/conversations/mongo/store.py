@@ -12,7 +12,7 @@ from harness_temporal.conversations.protocol import DEFAULT_LEASE, BaseConversat
 from harness_temporal.conversations.records import ConversationSummary
 from harness_temporal.conversations.rules import Change, Decide, Delete, Put
 from harness_temporal.encryption.keys import KeyRing
-from harness_temporal.errors import ConfigurationError
+from harness_temporal.lazy import needed_by
 from harness_temporal.media.mongo import MongoMediaStore
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.mongo.documents import Document
@@ -57,13 +57,10 @@ class MongoConversationStore(BaseConversationStore):
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
         keys: KeyRing | None = None,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
+        with needed_by(f'`{STORE}`', 'pymongo', 'mongo'):
             from harness_temporal.conversations.mongo.heads import Heads
             from harness_temporal.databases.mongo import Database
             from harness_temporal.stores.mongo.content import Content
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
         self._database = Database(client, db_url, database, timeout=timeout)
         super().__init__(
             media_store=MongoMediaStore(database=self._database) if media_store == 'default' else media_store,

@@ -11,10 +11,10 @@ from harness_temporal.conversations.documents import head_key, load_summary, met
 from harness_temporal.conversations.protocol import DEFAULT_LEASE, BaseConversationStore, Head
 from harness_temporal.conversations.records import ConversationSummary
 from harness_temporal.conversations.rules import Change, Decide, Delete, Put
-from harness_temporal.databases.postgres.sql import Row, Statements
+from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
+from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
-    ConfigurationError,
     HistoryMissingError,
     StoreCorruptionError,
     StoreUnavailableError,
@@ -63,7 +63,7 @@ class PostgresConversationStore(BaseConversationStore):
         dsn: str | None = None,
         *,
         pool: asyncpg.Pool | None = None,
-        schema: str = 'harness_temporal',
+        schema: str = DEFAULT_SCHEMA,
         lease: timedelta = DEFAULT_LEASE,
         max_pool_size: int = 10,
         acquire_timeout: float = 30.0,
@@ -71,15 +71,14 @@ class PostgresConversationStore(BaseConversationStore):
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
         keys: KeyRing | None = None,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
-            from harness_temporal.databases.postgres.connections import Connections
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs asyncpg: install 'harness-temporal[postgres]'.") from error
-        statements = Statements(schema, 'harness_temporal.conversations.postgres')
-        self._queries = statements.queries
-        self._connections = Connections(
-            dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout
+        self._connections, self._queries = open_connections(
+            dsn,
+            pool,
+            schema=schema,
+            max_pool_size=max_pool_size,
+            acquire_timeout=acquire_timeout,
+            store=STORE,
+            package='harness_temporal.conversations.postgres',
         )
         self._beliefs = Beliefs()
         super().__init__(

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from harness_temporal.errors import ConfigurationError, MediaCorruptionError, StoreUnavailableError
+from harness_temporal.lazy import needed_by
 from harness_temporal.media.blob import CHUNK, Blob, StoredBlob
 from harness_temporal.media.context import NO_CONTEXT, MediaContext, PublicUrlResolver
 from harness_temporal.media.metadata import load_metadata
@@ -82,19 +83,11 @@ class MongoMediaStore(BaseMediaStore):
             raise ConfigurationError(
                 f'`chunk_size_bytes` must be from {_SMALLEST_CHUNK} to {LARGEST}, got {chunk_size_bytes}.'
             )
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
+        with needed_by(f'`{STORE}`', 'pymongo', 'mongo'):
             from harness_temporal.databases.mongo import Database
             from harness_temporal.media.mongo.collections import Chunks, Manifests
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
-        self._is_shared = isinstance(database, Database)
-        if isinstance(database, Database):
-            if client is not None or db_url is not None:
-                raise ConfigurationError('An open `database` has its client: give neither `client` nor `db_url`.')
-            self._database = database
-        else:
-            self._database = Database(client, db_url, database, timeout=timeout)
+        self._database = Database.of(client, db_url, database, timeout=timeout)
+        self._is_shared = self._database is database
         self._manifests = Manifests(self._database, collection)
         self._chunks = Chunks(self._database, f'{collection}_chunks')
         self._chunk_size = chunk_size_bytes

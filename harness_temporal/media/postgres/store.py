@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from harness_temporal.databases.postgres.sql import Row, Statements
-from harness_temporal.errors import ConfigurationError, MediaCorruptionError
+from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
+from harness_temporal.databases.postgres.sql import Row
+from harness_temporal.errors import MediaCorruptionError
 from harness_temporal.media.blob import CHUNK, Blob, StoredBlob
 from harness_temporal.media.context import NO_CONTEXT, MediaContext, PublicUrlResolver
 from harness_temporal.media.metadata import dump_metadata, load_metadata
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from harness_temporal.databases.postgres.schema import Connection
 
 STORE: Final = 'PostgresMediaStore'
-_SCHEMA = 'harness_temporal'
 _PAGE = 500
 """Blobs that are listed at a time."""
 _SILENCE = 60_000
@@ -52,29 +52,22 @@ class PostgresMediaStore(BaseMediaStore):
         dsn: str | Connections | None = None,
         *,
         pool: asyncpg.Pool | None = None,
-        schema: str = _SCHEMA,
+        schema: str = DEFAULT_SCHEMA,
         public_url: PublicUrlResolver | None = None,
         max_pool_size: int = 10,
         acquire_timeout: float = 30.0,
     ) -> None:
         super().__init__(public_url=public_url)
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
-            from harness_temporal.databases.postgres.connections import Connections
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs asyncpg: install 'harness-temporal[postgres]'.") from error
-        self._is_shared = isinstance(dsn, Connections)
-        if isinstance(dsn, Connections):
-            if pool is not None or schema not in (_SCHEMA, dsn.schema):
-                raise ConfigurationError('Connections of another store bring a `pool` and a `schema` of their own.')
-            schema = dsn.schema
-        statements = Statements(schema, 'harness_temporal.media.postgres')
-        self._queries = statements.queries
-        self._connections = (
-            dsn
-            if isinstance(dsn, Connections)
-            else Connections(dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout)
+        self._connections, self._queries = open_connections(
+            dsn,
+            pool,
+            schema=schema,
+            max_pool_size=max_pool_size,
+            acquire_timeout=acquire_timeout,
+            store=STORE,
+            package='harness_temporal.media.postgres',
         )
+        self._is_shared = self._connections is dsn
 
     async def aclose(self) -> None:
         """Close the store, and its pool unless it was given. A closed store cannot be used again."""

@@ -7,11 +7,10 @@ and in order.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.lazy import needed_by
 from harness_temporal.memory.notes import (
     OPERATIONS_KEPT,
     Edit,
@@ -19,10 +18,11 @@ from harness_temporal.memory.notes import (
     Note,
     Notebook,
     edited,
-    head_of,
     revision_of,
 )
 from harness_temporal.memory.protocol import PAGE, MemoryStore
+from harness_temporal.stores.mongo.documents import Document
+from harness_temporal.stores.mongo.patience import until_done
 
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from harness_temporal.databases.mongo import Database
 
-Document: TypeAlias = dict[str, Any]
 STORE: Final = 'MongoMemoryStore'
 _PATIENCE = 30.0
 """Seconds for which a change waits for others of the same notebook."""
@@ -60,19 +59,11 @@ class MongoMemoryStore(MemoryStore):
         database: str | Database = 'harness_temporal',
         timeout: float = 30.0,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
+        with needed_by(f'`{STORE}`', 'pymongo', 'mongo'):
             from harness_temporal.databases.mongo import Database
             from harness_temporal.memory.mongo.indexes import INDEXES
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
-        self._is_shared = isinstance(database, Database)
-        if isinstance(database, Database):
-            if client is not None or db_url is not None:
-                raise ConfigurationError('An open `database` has its client: give neither `client` nor `db_url`.')
-            self._database = database
-        else:
-            self._database = Database(client, db_url, database, timeout=timeout)
+        self._database = Database.of(client, db_url, database, timeout=timeout)
+        self._is_shared = self._database is database
         self._indexes = INDEXES
 
     async def aclose(self) -> None:
@@ -88,9 +79,8 @@ class MongoMemoryStore(MemoryStore):
             self._database.find('memory_notes', {'_id': named}),
             self._database.find('memory_notes', query, fields=['_id'], sort={'_id': 1}, limit=max_names + 1),
         )
-        head, is_cut = head_of(texts[0]['text'].encode(), max_bytes) if texts else (None, False)
-        names = [_name(document) for document in others]
-        return Glance(head, is_cut, tuple(names[:max_names]), len(names) > max_names)
+        data = texts[0]['text'].encode() if texts else None
+        return Glance.of(data, [_name(document) for document in others], max_bytes=max_bytes, max_names=max_names)
 
     async def _read(self, notebook: Notebook, name: str) -> str | None:
         found = await self._database.find('memory_notes', {'_id': _note(notebook, name)})
@@ -127,15 +117,13 @@ class MongoMemoryStore(MemoryStore):
 
     async def _transact(self, work: Callable[[AsyncDatabase[Document], AsyncClientSession], Awaitable[bool]]) -> None:
         await self._database.make(self._indexes)
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + _PATIENCE, 0.005
-        while not await self._database.transact(work):
-            if loop.time() > deadline:
-                raise StoreUnavailableError(
-                    STORE, f'other writers changed the same notebook for {_PATIENCE:g} seconds.'
-                )
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        await until_done(
+            lambda: self._database.transact(work),
+            seconds=_PATIENCE,
+            store=STORE,
+            what='the same notebook',
+            longest_pause=_LONGEST_PAUSE,
+        )
 
 
 async def _change(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
-from harness_temporal.databases.postgres.sql import Row, Statements
-from harness_temporal.errors import ConfigurationError
+from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
+from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.memory.notes import (
     OPERATIONS_KEPT,
     Edit,
@@ -14,7 +14,6 @@ from harness_temporal.memory.notes import (
     Note,
     Notebook,
     edited,
-    head_of,
     revision_of,
 )
 from harness_temporal.memory.protocol import PAGE, MemoryStore
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from harness_temporal.databases.postgres.schema import Connection
 
 STORE: Final = 'PostgresMemoryStore'
-_SCHEMA = 'harness_temporal'
 
 
 class PostgresMemoryStore(MemoryStore):
@@ -48,27 +46,20 @@ class PostgresMemoryStore(MemoryStore):
         dsn: str | Connections | None = None,
         *,
         pool: asyncpg.Pool | None = None,
-        schema: str = _SCHEMA,
+        schema: str = DEFAULT_SCHEMA,
         max_pool_size: int = 10,
         acquire_timeout: float = 30.0,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
-            from harness_temporal.databases.postgres.connections import Connections
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs asyncpg: install 'harness-temporal[postgres]'.") from error
-        self._is_shared = isinstance(dsn, Connections)
-        if isinstance(dsn, Connections):
-            if pool is not None or schema not in (_SCHEMA, dsn.schema):
-                raise ConfigurationError('Connections of another store bring a `pool` and a `schema` of their own.')
-            schema = dsn.schema
-        statements = Statements(schema, 'harness_temporal.memory.postgres')
-        self._queries = statements.queries
-        self._connections = (
-            dsn
-            if isinstance(dsn, Connections)
-            else Connections(dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout)
+        self._connections, self._queries = open_connections(
+            dsn,
+            pool,
+            schema=schema,
+            max_pool_size=max_pool_size,
+            acquire_timeout=acquire_timeout,
+            store=STORE,
+            package='harness_temporal.memory.postgres',
         )
+        self._is_shared = self._connections is dsn
 
     async def aclose(self) -> None:
         """Close the store, and its pool unless it was given. A closed store cannot be used again."""
@@ -78,10 +69,9 @@ class PostgresMemoryStore(MemoryStore):
     async def _glance(self, notebook: Notebook, name: str, max_bytes: int, max_names: int) -> Glance:
         # A character has at least one byte, so one more character than bytes shows whether there is more.
         rows = await self._fetch('glance', notebook, name, max_bytes + 1, max_names + 1)
-        heads = [head_of(row['head'].encode(), max_bytes) for row in rows if row['head'] is not None]
-        head, is_cut = heads[0] if heads else (None, False)
-        names = [row['name'] for row in rows if row['head'] is None]
-        return Glance(head, is_cut, tuple(names[:max_names]), len(names) > max_names)
+        data = next((row['head'].encode() for row in rows if row['head'] is not None), None)
+        others = [row['name'] for row in rows if row['head'] is None]
+        return Glance.of(data, others, max_bytes=max_bytes, max_names=max_names)
 
     async def _read(self, notebook: Notebook, name: str) -> str | None:
         rows = await self._fetch('read', notebook, name)

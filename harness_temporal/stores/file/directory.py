@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness_temporal.stores.file.folders import Folder, FolderRemovedError
+from harness_temporal.stores.file.folders import STORE, Folder, FolderRemovedError
 from harness_temporal.stores.file.journal import Change, Journal, apply, decode
 
 _JOURNAL = '.journal'
@@ -51,7 +51,7 @@ class Held:
 @contextmanager
 def hold_all(path: Path) -> Generator[Folder | None]:
     """Keep runs from being registered; `None` if there is no store at `path`."""
-    root = Folder.at(path)
+    root = Folder.at(STORE, path)
     if root is None:
         yield None
         return
@@ -70,7 +70,7 @@ def hold(path: Path, names: Collection[str], *, shared: bool = False, create: bo
         shared: Whether the batch goes through the store's journal. Needed for more than one run.
         create: Whether to make what is not there.
     """
-    root = Folder.made_at(path) if create else Folder.at(path)
+    root = Folder.made_at(STORE, path) if create else Folder.at(STORE, path)
     if root is None:
         yield None
         return
@@ -110,9 +110,9 @@ def _enter_runs(
 
 
 def _enter_run(stack: ExitStack, root: Folder, run: Folder) -> Journal:
-    journal = Journal(run.path / _JOURNAL, stack.enter_context(run.locked(_JOURNAL)))
+    journal = Journal(run, _JOURNAL, stack.enter_context(run.locked(_JOURNAL)))
     if not run.is_within(root):
-        raise FolderRemovedError(run.path)
+        raise FolderRemovedError(run.store, run.path)
     if changes := journal.pending():
         apply(root, changes)
         journal.clear()
@@ -120,7 +120,7 @@ def _enter_run(stack: ExitStack, root: Folder, run: Folder) -> Journal:
 
 
 def _enter_store(stack: ExitStack, root: Folder) -> Journal:
-    journal = Journal(root.path / _JOURNAL, stack.enter_context(root.locked(_JOURNAL)))
+    journal = Journal(root, _JOURNAL, stack.enter_context(root.locked(_JOURNAL)))
     if changes := journal.pending():
         with ExitStack() as locks:
             for name in sorted({change.run for change in changes if change.run}):

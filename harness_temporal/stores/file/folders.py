@@ -48,14 +48,18 @@ def folder_name(run_id: str) -> str:
 class FolderRemovedError(StoreUnavailableError):
     """A folder was removed while it was opened."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(STORE, f'{path} was removed while it was opened.')
+    def __init__(self, store: str, path: Path) -> None:
+        super().__init__(store, f'{path} was removed while it was opened.')
 
 
 class Folder:
-    """An open folder. What is written is on disk when the method returns; names in it are only after `flush`."""
+    """An open folder. What is written is on disk when the method returns; names in it are only after `flush`.
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    Errors name the store that opened it, or the folder that it is in.
+    """
+
+    def __init__(self, store: str, path: Path, descriptor: int) -> None:
+        self.store = store
         self.path = path
         self._descriptor = descriptor
         self._unflushed = False
@@ -71,32 +75,33 @@ class Folder:
         os.close(self._descriptor)
 
     @classmethod
-    def at(cls, path: Path) -> Folder | None:
+    def at(cls, store: str, path: Path) -> Folder | None:
         """Open the folder at `path`, which may be a link, or return `None` if it is not there."""
-        with os_errors(path):
+        with os_errors(store, path):
             try:
-                return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+                return cls(store, path, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
             except FileNotFoundError:
                 return None
 
     @classmethod
-    def made_at(cls, path: Path) -> Folder:
+    def made_at(cls, store: str, path: Path) -> Folder:
         """Open the folder at `path`, and make it if it is not there."""
-        folder = cls.at(path)
+        folder = cls.at(store, path)
         if folder is None:
-            with os_errors(path):
+            with os_errors(store, path):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with cls(path.parent, os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as parent:
+                with cls(store, path.parent, os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as parent:
                     parent.flush(always=True)
-                folder = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+                folder = cls(store, path, os.open(path, os.O_RDONLY | os.O_DIRECTORY))
         return folder
 
     def within(self, name: str) -> Folder | None:
         """Open a folder in this one, or `None` if it is not there."""
         path = self.path / name
-        with os_errors(path):
+        with os_errors(self.store, path):
             try:
-                return Folder(path, os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=self._descriptor))
+                descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=self._descriptor)
+                return Folder(self.store, path, descriptor)
             except FileNotFoundError:
                 return None
 
@@ -104,35 +109,35 @@ class Folder:
         """Open a folder in this one, and make it if it is not there."""
         folder = self.within(name)
         if folder is None:
-            with os_errors(self.path / name):
+            with os_errors(self.store, self.path / name):
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o700, dir_fd=self._descriptor)
                 self.flush(always=True)
             folder = self.within(name)
         if folder is None:
-            raise FolderRemovedError(self.path / name)
+            raise FolderRemovedError(self.store, self.path / name)
         return folder
 
     def flush(self, *, always: bool = False) -> None:
         """Put on disk which files the folder has, if this object changed it."""
         if self._unflushed or always:
-            with os_errors(self.path):
+            with os_errors(self.store, self.path):
                 os.fsync(self._descriptor)
             self._unflushed = False
 
     def folders(self) -> list[str]:
         """Return the names of the folders in this one."""
-        with os_errors(self.path), os.scandir(self._descriptor) as entries:
+        with os_errors(self.store, self.path), os.scandir(self._descriptor) as entries:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
     def names(self) -> list[str]:
         """Return the names of all that is in this folder."""
-        with os_errors(self.path):
+        with os_errors(self.store, self.path):
             return os.listdir(self._descriptor)
 
     def stat(self, name: str) -> os.stat_result | None:
         """Return what is known of a file, or `None` if it is not there."""
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             try:
                 return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
             except FileNotFoundError:
@@ -140,7 +145,7 @@ class Folder:
 
     def read(self, name: str, start: int = 0, *, limit: int | None = None) -> bytes | None:
         """Return a file from `start`, at most `limit` bytes of it, or `None` if it is not there."""
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             try:
                 descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=self._descriptor)
             except FileNotFoundError:
@@ -155,7 +160,7 @@ class Folder:
         `through` is the name it has until it is complete. It must be one that nobody else uses at the same time.
         """
         through = through or f'{name}.new'
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             with self._writable(through, os.O_CREAT | os.O_TRUNC) as descriptor:
                 write_at(descriptor, 0, data)
             os.replace(through, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
@@ -163,7 +168,7 @@ class Folder:
 
     def extend(self, name: str, offset: int, data: bytes) -> None:
         """Let a file go on with `data` at `offset`, where its last whole line ends. Doing it again changes nothing."""
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             if offset == 0 and self.stat(name) is None:
                 self._unflushed = True
             with self._writable(name, os.O_CREAT) as descriptor:
@@ -173,13 +178,13 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with os_errors(self.path / name), suppress(FileNotFoundError):
+        with os_errors(self.store, self.path / name), suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
             self._unflushed = True
 
     def touch(self, name: str) -> bool:
         """Make a file look new; false if it is not there."""
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             try:
                 os.utime(name, dir_fd=self._descriptor, follow_symlinks=False)
             except FileNotFoundError:
@@ -188,7 +193,7 @@ class Folder:
 
     def remove_within(self, name: str) -> None:
         """Remove a folder in this one and all that is in it, so that it is gone at once."""
-        with os_errors(self.path / name):
+        with os_errors(self.store, self.path / name):
             removed = f'{_REMOVED}{secrets.token_hex(8)}'
             os.rename(name, removed, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
             self.flush(always=True)
@@ -196,7 +201,7 @@ class Folder:
 
     def remove_leftovers(self) -> None:
         """Remove what is left of folders whose removal was cut short."""
-        with os_errors(self.path):
+        with os_errors(self.store, self.path):
             for name in self.folders():
                 if name.startswith(_REMOVED):
                     shutil.rmtree(name, dir_fd=self._descriptor, ignore_errors=True)
@@ -216,19 +221,19 @@ class Folder:
         """
         is_new = self.stat(name) is None
         with ExitStack() as stack:
-            stack.enter_context(os_errors(self.path / name))
+            stack.enter_context(os_errors(self.store, self.path / name))
             try:
                 descriptor = stack.enter_context(self._writable(name, os.O_CREAT, sync=False))
             except FileNotFoundError as error:
                 # The file would have been made, so it is the folder that is gone.
-                raise FolderRemovedError(self.path) from error
+                raise FolderRemovedError(self.store, self.path) from error
             try:
                 take_lock(descriptor, shared=shared, seconds=LOCK_SECONDS)
             except TimeoutError as error:
                 reason = f'{self.path / name} was locked for {LOCK_SECONDS:g} seconds.'
-                raise StoreUnavailableError(STORE, reason) from error
+                raise StoreUnavailableError(self.store, reason) from error
             if os.fstat(descriptor).st_nlink == 0:
-                raise FolderRemovedError(self.path)
+                raise FolderRemovedError(self.store, self.path)
             self.flush(always=is_new)
             yield descriptor
 
@@ -244,15 +249,15 @@ class Folder:
 
 
 @contextmanager
-def os_errors(path: Path) -> Generator[None]:
-    """Turn what the system says about `path` into errors of this package."""
+def os_errors(store: str, path: Path) -> Generator[None]:
+    """Turn what the system says about `path` into errors of this package, of that store."""
     try:
         yield
     except OSError as error:
         reason = f'{path}: {error.strerror or error}.'
         if error.errno in _NOT_WHAT_IT_SHOULD_BE:
-            raise StoreCorruptionError(STORE, f'{reason} It is a link, or not of the kind it should be.') from error
-        raise StoreUnavailableError(STORE, reason) from error
+            raise StoreCorruptionError(store, f'{reason} It is a link, or not of the kind it should be.') from error
+        raise StoreUnavailableError(store, reason) from error
 
 
 def write_at(descriptor: int, offset: int, data: bytes) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from harness_temporal.disk import put_on_disk
 from harness_temporal.stores.file.folders import Folder, os_errors, write_at
@@ -41,19 +40,20 @@ class Change:
 class Journal:
     """A journal whose lock is held."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+    def __init__(self, folder: Folder, name: str, descriptor: int) -> None:
+        self._store = folder.store
+        self._path = folder.path / name
         self._descriptor = descriptor
 
     def pending(self) -> list[Change]:
         """Return the changes of a batch that nobody finished."""
-        with os_errors(self._path):
+        with os_errors(self._store, self._path):
             size = os.fstat(self._descriptor).st_size
             return decode(os.pread(self._descriptor, size, 0)) if size else []
 
     def write(self, changes: Sequence[Change]) -> None:
         """Put the batch on disk. From here on it has happened."""
-        with os_errors(self._path):
+        with os_errors(self._store, self._path):
             os.ftruncate(self._descriptor, 0)
             write_at(self._descriptor, 0, _encode(changes))
             put_on_disk(self._descriptor)
@@ -63,12 +63,12 @@ class Journal:
 
         Lines that were appended since stay where they are then, but a file that was replaced since would be set back.
         """
-        with os_errors(self._path):
+        with os_errors(self._store, self._path):
             os.ftruncate(self._descriptor, 0)
 
     def flush(self) -> None:
         """Make sure that what was cleared stays cleared."""
-        with os_errors(self._path):
+        with os_errors(self._store, self._path):
             put_on_disk(self._descriptor)
 
 

@@ -164,7 +164,7 @@ class FileStepStore(BaseStepStore):
             return nothing if held is None else work(held.runs[name])
 
     def _read_snapshots_now(self, run_id: str, include_interrupted: bool, newest: int | None) -> list[SnapshotRow]:
-        root = Folder.at(self._path)
+        root = Folder.at(STORE, self._path)
         if root is None:
             return []
         # The run's lock is given back before its messages are read: they stay as they are.
@@ -234,7 +234,7 @@ class FileStepStore(BaseStepStore):
     def _delete_runs(self, run_ids: Sequence[str], idle_since: datetime | None) -> bool:
         names = [folder_name(run_id) for run_id in run_ids if is_possible_run_id(run_id)]
         with ExitStack() as stack:
-            root = Folder.at(self._path)
+            root = Folder.at(STORE, self._path)
             if root is None:
                 return True
             stack.enter_context(root)
@@ -261,11 +261,11 @@ class FileStepStore(BaseStepStore):
                 if held is not None and name not in (MESSAGES, MEDIA):
                     stored = _load_snapshots(held.runs[name], True, None)
                     heads += [item.head for item in stored if item.head is not None]
-        with Folder.made_at(self._path) as root:
+        with Folder.made_at(STORE, self._path) as root:
             return collect(root, heads, untouched_since)
 
     def _message_bodies(self) -> Iterator[bytes]:
-        with Folder.made_at(self._path) as root:
+        with Folder.made_at(STORE, self._path) as root:
             yield from message_bodies(root)
 
     def _run_bodies(self) -> Iterator[bytes]:

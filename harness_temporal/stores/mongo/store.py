@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from harness_temporal.encryption.keys import KeyRing
-from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.errors import StoreUnavailableError
+from harness_temporal.lazy import needed_by
 from harness_temporal.media.mongo import MongoMediaStore
 from harness_temporal.records import (
     ContinuableSnapshot,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
 
 _LARGEST = 2**63 - 1
-_PATIENCE = PATIENCE
 
 
 class MongoStepStore(BaseStepStore):
@@ -73,14 +73,11 @@ class MongoStepStore(BaseStepStore):
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
         keys: KeyRing | None = None,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
+        with needed_by(f'`{STORE}`', 'pymongo', 'mongo'):
             from harness_temporal.databases.mongo import Database
             from harness_temporal.stores.mongo.content import Content
             from harness_temporal.stores.mongo.retention import Collector
             from harness_temporal.stores.mongo.writer import Writer
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs pymongo: install 'harness-temporal[mongo]'.") from error
         self._database = Database(client, db_url, database, timeout=timeout)
         super().__init__(
             max_snapshots_per_run=max_snapshots_per_run,
@@ -117,12 +114,12 @@ class MongoStepStore(BaseStepStore):
     async def _in_turn(self, run_ids: set[str], attempt: Callable[[], Awaitable[bool]]) -> None:
         """Try to change runs until no other writer is faster."""
         try:
-            async with asyncio.timeout(_PATIENCE) as patience, self._turn(run_ids):
+            async with asyncio.timeout(PATIENCE) as patience, self._turn(run_ids):
                 # What follows ends by itself, and not in the middle of a commit.
                 patience.reschedule(None)
-                await until_done(attempt, seconds=_PATIENCE, store=STORE)
+                await until_done(attempt, seconds=PATIENCE, store=STORE)
         except TimeoutError as error:
-            raise StoreUnavailableError(STORE, f'other writes to these runs took {_PATIENCE:g} seconds.') from error
+            raise StoreUnavailableError(STORE, f'other writes to these runs took {PATIENCE:g} seconds.') from error
 
     @asynccontextmanager
     async def _turn(self, run_ids: Iterable[str]) -> AsyncGenerator[None]:

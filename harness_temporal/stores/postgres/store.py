@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from harness_temporal.databases.postgres.sql import Row, Statements
+from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
+from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
-    ConfigurationError,
     DuplicateRunError,
     HistoryMissingError,
     StoreUnavailableError,
@@ -66,7 +66,7 @@ class PostgresStepStore(BaseStepStore):
         dsn: str | None = None,
         *,
         pool: asyncpg.Pool | None = None,
-        schema: str = 'harness_temporal',
+        schema: str = DEFAULT_SCHEMA,
         max_snapshots_per_run: int | None = None,
         max_pool_size: int = 10,
         acquire_timeout: float = 30.0,
@@ -74,15 +74,14 @@ class PostgresStepStore(BaseStepStore):
         media_threshold_bytes: int = DEFAULT_THRESHOLD,
         keys: KeyRing | None = None,
     ) -> None:
-        try:
-            # Here, so that the module can be imported where the driver is not installed.
-            from harness_temporal.databases.postgres.connections import Connections
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"`{STORE}` needs asyncpg: install 'harness-temporal[postgres]'.") from error
-        statements = Statements(schema, 'harness_temporal.stores.postgres')
-        self._queries = statements.queries
-        self._connections = Connections(
-            dsn, pool, statements, max_pool_size=max_pool_size, acquire_timeout=acquire_timeout
+        self._connections, self._queries = open_connections(
+            dsn,
+            pool,
+            schema=schema,
+            max_pool_size=max_pool_size,
+            acquire_timeout=acquire_timeout,
+            store=STORE,
+            package='harness_temporal.stores.postgres',
         )
         self._beliefs = Beliefs()
         super().__init__(

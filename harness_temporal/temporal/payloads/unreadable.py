@@ -17,6 +17,7 @@ import temporalio.worker
 from temporalio import activity, workflow
 from temporalio.api.common.v1 import Payload
 
+from harness_temporal.temporal.activity_names import TOOL_CALL
 from harness_temporal.temporal.payloads.errors import PayloadUnreadableError
 from harness_temporal.temporal.payloads.owners import current_tool
 from harness_temporal.temporal.payloads.references import ENCODING
@@ -77,4 +78,4 @@ class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
 
 def _tool_in(input: temporalio.worker.ExecuteActivityInput) -> str | None:
     name = getattr(input.args[0], 'name', None) if input.args else None
-    return name if isinstance(name, str) and activity.info().activity_type.endswith('__call_tool') else None
+    return name if isinstance(name, str) and activity.info().activity_type.endswith(TOOL_CALL) else None

@@ -12,7 +12,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDenied
 
 from harness_temporal.errors import DeferredResumeError, ThreadError
-from harness_temporal.state.deferred import DeferredToolResume
+from harness_temporal.state.deferred import DeferredToolResume, requests_of
 from harness_temporal.state.deferred import call_ids as ids_of
 from harness_temporal.state.deferred_checks import check_batch
 from harness_temporal.state.deferred_documents import read_results, read_resume, resume_document
@@ -72,14 +72,6 @@ class PendingAnswers:
             )
             for call in self.calls()
         ]
-
-    def requests_of(self, call_ids: Collection[str]) -> DeferredToolRequests:
-        """Return the requests of some of the calls."""
-        others = DeferredToolResults(
-            calls={call_id: None for call_id in ids_of(self.requests.calls) if call_id not in call_ids},
-            approvals={call_id: True for call_id in ids_of(self.requests.approvals) if call_id not in call_ids},
-        )
-        return self.requests.remaining(others) or DeferredToolRequests()
 
     # --- answers ---
 
@@ -150,7 +142,7 @@ def checked_answers(
         raise ThreadError('answers_empty', 'There is no answer to any call.')
     _check_calls(pending, given)
     try:
-        check_batch(DeferredToolResume(pending.requests_of(ids), given))
+        check_batch(DeferredToolResume(requests_of(pending.requests, ids) or DeferredToolRequests(), given))
     except DeferredResumeError as error:
         raise ThreadError(error.code, str(error), error.details) from error
     return given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness_temporal.state.envelope import HarnessState
@@ -20,18 +20,10 @@ class Basis:
     """
 
     state: CarriedState
-    recoveries: list[Recovery] = field(default_factory=list[Recovery])
+    recoveries: list[Recovery]
     """The newest first."""
-    answers: Any = None
+    answers: Any
     """To the calls that the state leaves open."""
-
-    @classmethod
-    def of(cls, input: ThreadInput) -> Basis:
-        """Return what a thread begins or goes on with."""
-        if input.going_on is not None:
-            carried = input.going_on
-            return cls(carried.state, list(carried.recoveries), carried.answers)
-        return cls(input.state or CarriedState(document=HarnessState.new(thread_id=input.thread_id)))
 
     def run_input(self, input: ThreadInput, prompt: str | None) -> AgentRunInput:
         """Return what the next run starts with."""
@@ -56,7 +48,7 @@ class Basis:
 
     def recover_from(self, run_id: str, state: HarnessState | None, *, cancelled: bool) -> None:
         """Go on from where a run stood when it failed or was cancelled. `state` is its candidate."""
-        capabilities = state.with_encoded_history(()) if state is not None else self.state.without_history()
+        capabilities = state if state is not None else self.state.without_history()
         recovery = Recovery(
             snapshot=SnapshotReference(run_id=run_id, include_interrupted=True),
             tool_recovery='never' if cancelled else 'declared',

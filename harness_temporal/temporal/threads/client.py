@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.tools import DeferredToolResults
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from harness_temporal.errors import ThreadError
@@ -19,6 +19,7 @@ from harness_temporal.state.deferred_documents import results_document
 from harness_temporal.state.envelope import HarnessState
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.carried_state import CarriedState
+from harness_temporal.temporal.failures import read_back
 from harness_temporal.temporal.threads.values import (
     THREAD_WORKFLOW,
     CancelInput,
@@ -247,7 +248,7 @@ class HarnessThread:
                     name, args=[given] if given is not None else [], id=update_id, result_type=result_type
                 )
             except WorkflowUpdateFailedError as error:
-                raise _told(error) from error.cause
+                raise read_back(ThreadError, error.cause) or error from error.cause
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     description = await self.handle.describe()
@@ -258,14 +259,6 @@ class HarnessThread:
                     await asyncio.sleep(delay)
                 else:
                     raise
-
-
-def _told(error: WorkflowUpdateFailedError) -> Exception:
-    cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.type == ThreadError.__name__:
-        code, details = cause.details
-        return ThreadError(code, cause.message, details)
-    return error
 
 
 def _closed(thread_id: str) -> ThreadError:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from pydantic_ai.tools import DeferredToolResults
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from harness_temporal.errors import ThreadError
+from harness_temporal.temporal.failures import in_full
 from harness_temporal.temporal.threads.approvals import checked_answers
 from harness_temporal.temporal.threads.thread import Thread
 from harness_temporal.temporal.threads.values import (
@@ -171,6 +171,4 @@ def _refusing() -> Generator[None]:
     try:
         yield
     except ThreadError as error:
-        raise ApplicationError(
-            str(error), error.code, error.details, type=ThreadError.__name__, non_retryable=True
-        ) from error
+        raise in_full(error) from error

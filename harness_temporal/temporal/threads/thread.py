@@ -13,9 +13,9 @@ from temporalio import workflow
 
 from harness_temporal.state.running import Run
 from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput, run_agent
+from harness_temporal.temporal.failures import is_missing_snapshot, told
 from harness_temporal.temporal.threads.approvals import PendingAnswers
 from harness_temporal.temporal.threads.basis import Basis
-from harness_temporal.temporal.threads.failures import is_missing_snapshot, told
 from harness_temporal.temporal.threads.reminding import Reminders
 from harness_temporal.temporal.threads.steps import summarize
 from harness_temporal.temporal.threads.turns import Turns
@@ -37,28 +37,24 @@ class Thread:
     """What a thread is at a moment, and the loop that drives it. `ThreadDesk` is how others get at it."""
 
     def __init__(self, input: ThreadInput, events: AgentEventStream) -> None:
-        carried = input.going_on
+        begun = input.beginning()
         self.input = input
-        self.turns = Turns(
-            input.options,
-            carried.turns if carried is not None else (),
-            last_number=carried.last_number if carried is not None else 0,
-        )
-        self.basis = Basis.of(input)
-        self.usage = carried.usage if carried is not None else RunUsage()
-        self.name = carried.name if carried is not None else input.name
-        self.closing = carried.closing if carried is not None else False
+        self.turns = Turns(input.options, begun.turns, last_number=begun.last_number)
+        self.basis = Basis(begun.state, [*begun.recoveries], begun.answers)
+        self.usage = begun.usage
+        self.name = begun.name
+        self.closing = begun.closing
         self.closed = False
         self.handing_over = False
         """The thread is about to go on in another workflow run: nobody is to wait here any more."""
-        self.pending = PendingAnswers.read(carried.asked) if carried is not None and carried.asked is not None else None
-        self.answered_calls: list[str] = list(carried.answered_calls) if carried is not None else []
-        self.update_ids: list[str] = list(carried.update_ids) if carried is not None else []
+        self.pending = PendingAnswers.read(begun.asked) if begun.asked is not None else None
+        self.answered_calls = begun.answered_calls
+        self.update_ids = begun.update_ids
         """Of updates that were carried out, so that one sent again is not."""
-        self._going_on = carried.going_on if carried is not None else None
-        self._steps: list[StepSummary] = carried.steps if carried is not None else []
+        self._going_on = begun.going_on
+        self._steps = begun.steps
         self._events = events
-        self._events_since = carried.stream_offset if carried is not None else 0
+        self._events_since = begun.stream_offset
         self._run: Run | None = None
         self._runs_here = 0
         self._reminders = Reminders(input.options.approvals.reminder_activity)

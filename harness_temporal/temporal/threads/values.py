@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic_ai.usage import RunUsage, UsageLimits
 from temporalio.contrib.workflow_streams import WorkflowStreamState
 
+from harness_temporal.state.envelope import HarnessState
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agent_run import AgentRunInput
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
@@ -150,6 +151,32 @@ class ThreadInput:
     """What the thread goes on from. Its id is the thread's."""
     going_on: CarriedThread | None = None
     """Set by a thread that continues as new."""
+
+    def beginning(self) -> CarriedThread:
+        """Return what the thread begins with in this workflow run.
+
+        Raises:
+            StateEnvelopeError: `thread_id` is no id of a thread.
+        """
+        if self.going_on is not None:
+            return self.going_on
+        return CarriedThread(
+            turns=[],
+            last_number=0,
+            state=self.state or CarriedState(document=HarnessState.new(thread_id=self.thread_id)),
+            recoveries=[],
+            usage=RunUsage(),
+            name=self.name,
+            asked=None,
+            answers=None,
+            answered_calls=[],
+            going_on=None,
+            steps=[],
+            update_ids=[],
+            closing=False,
+            stream=WorkflowStreamState(),
+            stream_offset=0,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

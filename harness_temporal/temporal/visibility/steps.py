@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.worker import StartActivityInput
 
 from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_KEY, tells_unknown
+from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
 from harness_temporal.temporal.visibility.summaries import call_text, model_summary, tool_summary
 
 SHOWN: Final = 20
@@ -51,10 +52,10 @@ class StepTable:
         params: Any = input.args[0] if input.args else None
         context: dict[str, Any] = getattr(params, 'serialized_run_context', None) or {}
         step: int = context.get('run_step', 0)
-        if input.activity.endswith('__call_tool'):
+        if input.activity.endswith(TOOL_CALL):
             row = Row(step, call_text(params.name, params.tool_args))
-            input.summary = tool_summary(step, params.name, params.tool_args)
-        elif input.activity.endswith(('__model_request', '__model_request_stream')):
+            input.summary = tool_summary(step, row.what)
+        elif input.activity.endswith(MODEL_REQUESTS):
             row = Row(step, 'ask the model')
             input.summary = model_summary(step)
         else:

@@ -23,9 +23,9 @@ def model_summary(step: int) -> str:
     return f'step {step}: ask the model'
 
 
-def tool_summary(step: int, name: str, arguments: Mapping[str, object]) -> str:
-    """Summarize a tool call: step, tool, short arguments."""
-    return _short(f'step {step}: {call_text(name, arguments)}', LONGEST)
+def tool_summary(step: int, call: str) -> str:
+    """Summarize a tool call: step, tool, short arguments (`call_text`)."""
+    return _short(f'step {step}: {call}', LONGEST)
 
 
 def call_text(name: str, arguments: Mapping[str, object]) -> str:
@@ -42,5 +42,6 @@ def _value(value: object) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    line = ' '.join(text.split())
+    # So many words are too long anyway. An argument may have a million, and workflow code is replayed.
+    line = ' '.join(text.split(maxsplit=limit))
     return line if len(line) <= limit else line[: limit - 1] + _CUT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from random import Random
 
 import pytest
@@ -43,15 +44,21 @@ def other_script(letters: int) -> bytes:
     return ''.join(chr(random.randrange(0x4E00, 0x9FFF)) for _ in range(letters)).encode()
 
 
-KINDS = {
-    'messages': messages(1000),
-    'small messages': messages(5000, size=100),
-    'hexadecimal': Random(3).randbytes(SIZE // 2).hex().encode(),
-    'random': Random(4).randbytes(SIZE),
-    'prose': prose(400_000),
-    'other script': other_script(SIZE // 3),
-    'numbers': json.dumps(list(range(300_000)), separators=(',', ':')).encode(),
+KINDS: dict[str, Callable[[], bytes]] = {
+    'messages': lambda: messages(1000),
+    'small messages': lambda: messages(5000, size=100),
+    'hexadecimal': lambda: Random(3).randbytes(SIZE // 2).hex().encode(),
+    'random': lambda: Random(4).randbytes(SIZE),
+    'prose': lambda: prose(400_000),
+    'other script': lambda: other_script(SIZE // 3),
+    'numbers': lambda: json.dumps(list(range(300_000)), separators=(',', ':')).encode(),
 }
+
+
+@cache
+def data_of(kind: str) -> bytes:
+    return KINDS[kind]()
+
 
 fragments = st.sampled_from([b'},{', b'{"a":', b'eA', b'"', b'x' * 5000, messages(3), bytes(70_000)])
 payloads = st.lists(st.one_of(st.binary(max_size=100), fragments), max_size=30).map(b''.join)
@@ -78,14 +85,14 @@ def test_a_shared_prefix_is_cut_alike(data: bytes, more: bytes) -> None:
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_an_edit_in_the_middle_changes_few_pieces(kind: str) -> None:
-    data = KINDS[kind]
+    data = data_of(kind)
     pieces = cut(data)
     assert len(pieces) > 20
     for place in (len(data) // 3, len(data) // 2, len(data) - 1000):
         for edited in (
             data[:place] + b'an insertion' + data[place:],
             data[:place] + data[place + 7777 :],
-            data[:place] + KINDS['hexadecimal'][:50_000] + data[place:],
+            data[:place] + data_of('hexadecimal')[:50_000] + data[place:],
         ):
             again = cut(edited)
             assert b''.join(again) == edited
@@ -96,15 +103,15 @@ def test_an_edit_in_the_middle_changes_few_pieces(kind: str) -> None:
 @pytest.mark.parametrize('kind', KINDS)
 def test_a_part_elsewhere_shares_its_pieces(kind: str) -> None:
     """After some pieces, the cuts do not depend on what was before."""
-    data = KINDS[kind]
-    shifted = cut(KINDS['random'][:12_345] + data)
+    data = data_of(kind)
+    shifted = cut(data_of('random')[:12_345] + data)
     assert len({*cut(data)} - {*shifted}) <= 20
 
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_pieces_are_not_tiny(kind: str) -> None:
-    pieces = cut(KINDS[kind])
-    assert len(KINDS[kind]) / len(pieces) > 1000
+    data = data_of(kind)
+    assert len(data) / len(cut(data)) > 1000
 
 
 def names(count: int, seed: int = 0) -> list[bytes]:

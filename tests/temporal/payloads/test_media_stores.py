@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from uuid import uuid4
 
 import pytest
 
@@ -13,8 +12,6 @@ from harness_temporal.encryption.keys import parse_keys
 from harness_temporal.media import BaseMediaStore
 from harness_temporal.media.uri import uri_of
 from harness_temporal.temporal.payloads import Key, KeyRing, PayloadStorage
-from tests.conformance.opening import drop_schema
-from tests.mongo_server import drop_database
 from tests.s3_server import Bucket, S3Server
 from tests.temporal.payloads.workers import Setup, noise
 
@@ -77,17 +74,13 @@ async def check_a_sealed_run(setup: Setup, open: Open) -> None:
 
 
 @pytest.mark.postgres
-async def test_a_run_is_replayed_from_postgres(setup: Setup, postgres: str) -> None:
-    schema = f'payloads_{uuid4().hex}'
+async def test_a_run_is_replayed_from_postgres(setup: Setup, postgres: str, schema: str) -> None:
     await check_a_sealed_run(setup, partial(postgres_store, postgres, schema))
-    await drop_schema(postgres, schema)
 
 
 @pytest.mark.mongo
-async def test_a_run_is_replayed_from_mongo(setup: Setup, mongo: str) -> None:
-    database = f'payloads_{uuid4().hex}'
+async def test_a_run_is_replayed_from_mongo(setup: Setup, mongo: str, database: str) -> None:
     await check_a_sealed_run(setup, partial(mongo_store, mongo, database))
-    await drop_database(mongo, database)
 
 
 @pytest.mark.s3

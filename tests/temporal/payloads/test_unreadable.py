@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TerminatedErr
 from harness_temporal.temporal.payloads import Key
 from tests.temporal.effects import noted
 from tests.temporal.payloads.workers import Parent, Setup, noise
-from tests.temporal.runs import until
+from tests.temporal.runs import activities_of, until
 
 pytestmark = pytest.mark.temporal
 
@@ -65,7 +65,7 @@ async def test_an_activity_whose_input_is_gone_fails_at_once(setup: Setup) -> No
         run = await setup.start(f'={noise(5000)}', 'echo')
 
         async def scheduled() -> bool:
-            return any(await activities(run))
+            return any(activities_of(await run.fetch_history()))
 
         await until(scheduled)
         for_each_piece(setup, remove)
@@ -137,12 +137,3 @@ async def test_a_key_that_is_not_there_ends_the_workflow(setup: Setup, keys: str
     assert cause.type == 'PayloadUnreadableError'
     assert f"workflow 'pages-{setup.task_queue}'" in cause.message
     assert reason in cause.message
-
-
-async def activities(run: WorkflowHandle[Any, Any]) -> list[str]:
-    events = (await run.fetch_history()).events
-    return [
-        event.activity_task_scheduled_event_attributes.activity_type.name
-        for event in events
-        if event.HasField('activity_task_scheduled_event_attributes')
-    ]

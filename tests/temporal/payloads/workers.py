@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -27,13 +27,14 @@ from harness_temporal.media.context import NO_CONTEXT
 from harness_temporal.step_persistence import SqliteStepStore, StepStore
 from harness_temporal.temporal import HarnessPlugin, serve
 from harness_temporal.temporal.payloads import KeyRing, PayloadStorage
+from tests.forks import FORKS, import_before_forks
 from tests.temporal.processes import ReadOnlyStore, die_once
+from tests.temporal.replaying import replay_elsewhere
 from tests.temporal.scenarios import HEARTBEAT, note, noted, script
 from workflows.agent_run import AgentRunWorkflow
 
 MEGABYTE = 1_000_000
-_FORKS = multiprocessing.get_context('forkserver')
-_FORKS.set_forkserver_preload(['tests.temporal.payloads.workers'])
+import_before_forks('tests.temporal.payloads.workers')
 
 
 def noise(size: int) -> str:
@@ -97,14 +98,14 @@ class Setup:
         )
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
+    async def working(self) -> AsyncGenerator[None]:
         """Run a worker in this process."""
         async with await self.worker():
             yield
 
     def process(self) -> BaseProcess:
         """Run a worker in a process of its own, which the caller kills."""
-        process = _FORKS.Process(target=_run_worker, args=(self,))
+        process = FORKS.Process(target=_run_worker, args=(self,))
         process.start()
         return process
 
@@ -118,15 +119,7 @@ class Setup:
 
     async def replay(self, history: WorkflowHistory) -> None:
         """Replay in a fresh process, with an empty cache and a store that refuses to be written to."""
-        receiver, sender = _FORKS.Pipe(duplex=False)
-        process = _FORKS.Process(target=_replay, args=(self, history.workflow_id, history.to_json(), sender))
-        process.start()
-        sender.close()
-        try:
-            failure = await asyncio.to_thread(receiver.recv)
-        finally:
-            process.join()
-        assert failure is None, failure
+        await replay_elsewhere([history], partial(_replayer, self))
 
 
 @workflow.defn(sandboxed=False)
@@ -209,13 +202,7 @@ def _run_worker(setup: Setup) -> None:
     asyncio.run(run())
 
 
-def _replay(setup: Setup, workflow_id: str, history: str, sender: Any) -> None:
-    async def run() -> str | None:
-        replayer = Replayer(workflows=[AgentRunWorkflow], plugins=[setup.plugin(ReadOnlyStore())], build_id='tests')
-        result = await replayer.replay_workflow(
-            WorkflowHistory.from_json(workflow_id, history), raise_on_replay_failure=False
-        )
-        await setup.close()
-        return repr(result.replay_failure) if result.replay_failure is not None else None
-
-    sender.send(asyncio.run(run()))
+@asynccontextmanager
+async def _replayer(setup: Setup) -> AsyncGenerator[Replayer]:
+    yield Replayer(workflows=[AgentRunWorkflow], plugins=[setup.plugin(ReadOnlyStore())], build_id='tests')
+    await setup.close()
