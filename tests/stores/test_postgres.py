@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -14,10 +14,13 @@ from typing import Any, get_args
 
 import pytest
 
+from harness_temporal.conversations import ConversationSummary
+from harness_temporal.conversations.postgres import PostgresConversationStore
 from harness_temporal.databases.postgres import schema as setting_up
 from harness_temporal.databases.postgres.sql import Migration, Statements, migrations
 from harness_temporal.errors import (
     ConfigurationError,
+    HistoryMissingError,
     NotStorableError,
     StoreError,
     StoreLoopError,
@@ -596,3 +599,57 @@ async def test_write_under_which_the_connection_breaks_is_repeated_if_that_is_sa
     else:
         await write
     assert len(await store.list_events(run_id='run-1')) == (1 if key is None else 2)
+
+
+# --- collectors ---
+
+
+@pytest.fixture
+async def meet_collectors(open_store: Open, sql: Sql, schema: str) -> Callable[..., Awaitable[None]]:
+    """Make the next statements that write links find the messages gone that an earlier statement found."""
+
+    async def meet_collectors(count: int) -> None:
+        await use(open_store(), 'sets-up')
+        await sql(f'CREATE SEQUENCE {schema}.met')
+        await sql(
+            f'CREATE FUNCTION {schema}.collected() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN '
+            # A sequence is not rolled back with the statement that fails.
+            f"IF nextval('{schema}.met') <= {count} THEN RAISE foreign_key_violation; END IF; RETURN NULL; END $$"
+        )
+        await sql(
+            f'CREATE TRIGGER collected BEFORE INSERT ON {schema}.history_links EXECUTE FUNCTION {schema}.collected()'
+        )
+
+    return meet_collectors
+
+
+async def test_snapshot_is_saved_though_collectors_come_between_its_statements(
+    open_store: Open, meet_collectors: Callable[..., Awaitable[None]]
+) -> None:
+    store = open_store()
+    await meet_collectors(3)
+    await store.save_snapshot(a_snapshot(turns(3)))
+    [read] = await store.list_snapshots(run_id='run-1')
+    assert read.messages == turns(3)
+
+
+async def test_conversation_is_saved_though_collectors_come_between_its_statements(
+    postgres: str, schema: str, meet_collectors: Callable[..., Awaitable[None]]
+) -> None:
+    store = PostgresConversationStore(postgres, schema=schema)
+    try:
+        await meet_collectors(3)
+        await store.save(summary=ConversationSummary(id='thread-1'), messages=turns(3))
+        assert (await store.get(conversation_id='thread-1')).messages == turns(3)
+    finally:
+        await store.aclose()
+
+
+async def test_write_that_never_finds_its_history_ends(
+    open_store: Open, sql: Sql, schema: str, meet_collectors: Callable[..., Awaitable[None]]
+) -> None:
+    await meet_collectors(1_000)
+    with pytest.raises(HistoryMissingError):
+        await open_store().save_snapshot(a_snapshot(turns(3)))
+    [row] = await sql(f'SELECT last_value FROM {schema}.met')
+    assert row['last_value'] <= 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from harness_temporal.conversations.documents import head_key, load_summary, metadata_columns
@@ -15,7 +16,6 @@ from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_con
 from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
-    HistoryMissingError,
     StoreCorruptionError,
     StoreUnavailableError,
 )
@@ -114,12 +114,7 @@ class PostgresConversationStore(BaseConversationStore):
 
     async def _put(self, key: bytes, expected: str | None, put: Put) -> bool:
         """Write a head and return true, or false if there is another version than the expected one."""
-        try:
-            done = await self._send(key, expected, put)
-        except HistoryMissingError:
-            # What this process took to be there was collected meanwhile: send all of it.
-            self._beliefs.forget_links()
-            done = await self._send(key, expected, put)
+        done = await self._beliefs.checked(partial(self._send, key, expected, put))
         if done and put.content is not None:
             self._beliefs.saw_history(put.content.history)
         return done

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
+from harness_temporal.errors import HistoryMissingError
 from harness_temporal.recent import Recent
 from harness_temporal.records import ToolEffectRecord
 from harness_temporal.stores.known_links import KnownLinks
 
+T = TypeVar('T')
+_ATTEMPTS: Final = 6
+"""How often a write finds that a collector got ahead of it, before it is taken to build on what is not there at all."""
 LedgerKey = tuple[str, str]
 """A run id and a ledger key."""
 
@@ -43,3 +49,19 @@ class Beliefs(KnownLinks):
             self._entries.put(key, entry)
         else:
             self._entries.drop(key)
+
+    async def checked(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write what is not known to be stored, and all of it if that is not enough.
+
+        A message that this process knew may have been collected, and one that a statement of this very write found may
+        be collected before the next statement refers to it.
+
+        Raises:
+            HistoryMissingError: What is written builds on a history that is not stored.
+        """
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await write()
+            except HistoryMissingError:
+                self.forget_links()
+        return await write()

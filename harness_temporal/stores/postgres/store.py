@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
@@ -12,12 +13,11 @@ from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.errors import (
     DuplicateRunError,
-    HistoryMissingError,
     StoreUnavailableError,
     ToolEffectConflictError,
 )
 from harness_temporal.media.postgres import PostgresMediaStore
-from harness_temporal.records import EncodedHistory, ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
+from harness_temporal.records import ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
 from harness_temporal.stores.external import digests_in
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice
 from harness_temporal.stores.postgres.batch import encode, is_repeatable, ledger_rows
@@ -99,33 +99,21 @@ class PostgresStepStore(BaseStepStore):
 
     async def _write(self, batch: PreparedBatch) -> None:
         entries = {key: self._beliefs.entry(key) for key in map(ledger_key, batch.effects)}
-        known_length: Callable[[EncodedHistory], int] = self._beliefs.known_length
         were_read = False
         for _ in range(_ROUNDS):
             try:
-                if await self._commit(batch, entries, known_length):
+                if await self._beliefs.checked(partial(self._commit, batch, entries)):
                     return
             except ToolEffectConflictError:
                 if were_read:
                     raise
-            except HistoryMissingError:
-                if known_length is _nothing:
-                    raise
-                self._beliefs.forget_links()
-                known_length = _nothing
-                continue
             entries = await self._read_entries(entries)
             were_read = True
         raise StoreUnavailableError(STORE, f'other writers changed the same tool effects {_ROUNDS} times in a row.')
 
-    async def _commit(
-        self,
-        batch: PreparedBatch,
-        entries: Mapping[LedgerKey, LedgerEntry | None],
-        known_length: Callable[[EncodedHistory], int],
-    ) -> bool:
+    async def _commit(self, batch: PreparedBatch, entries: Mapping[LedgerKey, LedgerEntry | None]) -> bool:
         """Write the batch and return true, or false if the ledger holds other entries than the given ones."""
-        commit = encode(batch, entries, known_length)
+        commit = encode(batch, entries, self._beliefs.known_length)
         [answer] = await self._connections.fetch(
             self._queries['commit_batch'],
             commit.document,
@@ -234,11 +222,6 @@ class PostgresStepStore(BaseStepStore):
 
     async def _fetch(self, query: str, *arguments: object) -> list[Row]:
         return await self._connections.fetch(self._queries[query], *arguments)
-
-
-def _nothing(history: EncodedHistory) -> int:
-    """Believe that none of a history is stored."""
-    return 0
 
 
 def _entry(row: Row) -> LedgerEntry:
