@@ -208,7 +208,7 @@ class ModelAttempt:
         """Write what is due, ask the model, write what it said. A retry finds what was said and does not ask again.
 
         Raises:
-            AttemptReplacedError: The attempt was silent for so long that another one has its place.
+            AttemptReplacedError: The attempt began so late, or was silent for so long, that another one has its place.
         """
         store, run, request = self.persistence.store, self.run, self.request
         info = activity.info()
@@ -219,6 +219,8 @@ class ModelAttempt:
                 observer().duplicate_suppressed(agent=run.agent_name or '', what='model')
                 return decode_message(recorded.body)
         lease = Lease()
+        # A replaced attempt that begins late need not ask the model at all.
+        await lease.check()
         history = await operations.start_model_request(store, run, request, messages, attempt=info.attempt)
         try:
             response: ModelResponse = await execute()

@@ -20,14 +20,22 @@ def _now() -> tuple[float, float]:
     return time.monotonic(), time.time()
 
 
+def _handed_out() -> tuple[float, float]:
+    # A worker may stand still between the two: what it was given meanwhile is old when it begins.
+    monotonic, wall = _now()
+    return monotonic, min(wall, activity.info().started_time.timestamp())
+
+
 @dataclass
 class Lease:
-    """How long an attempt may take for its own before it has to ask. Begins when it is made."""
+    """How long an attempt may take for its own before it has to ask. Begins when the server handed it out."""
 
-    _since: tuple[float, float] = field(default_factory=_now)
+    _since: tuple[float, float] = field(default_factory=_handed_out)
 
     async def check(self) -> None:
         """Make sure that the attempt still has its place. Asks the server only if it can have lost it.
+
+        A later attempt always asks: the one before it was silent, and the worker's clock may be wrong.
 
         Raises:
             AttemptReplacedError: It has not.
@@ -36,7 +44,7 @@ class Lease:
         info = activity.info()
         limits = [limit for limit in (info.heartbeat_timeout, info.start_to_close_timeout) if limit]
         taken = max(now - then for now, then in zip(_now(), self._since, strict=True))
-        if not limits or taken < min(limits).total_seconds():
+        if not limits or (info.attempt == 1 and taken < min(limits).total_seconds()):
             return
         pending = (await _described()).raw_description.pending_activities
         if not any((item.activity_id, item.attempt) == (info.activity_id, info.attempt) for item in pending):

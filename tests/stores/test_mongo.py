@@ -181,7 +181,7 @@ async def test_user_who_may_not_make_indexes_is_told() -> None:
 
 async def test_duplicates_that_prevent_an_index_are_told(store: MongoStepStore, contents: Any) -> None:
     contents['events'].insert_many([{'run_id': 'run-1', 'idempotency_key': 'key'} for _ in range(2)])
-    with pytest.raises(StoreSchemaError, match=r'`store_\w+\.events` cannot be made: what is there has duplicates'):
+    with pytest.raises(StoreSchemaError, match=r'`test_\w+\.events` cannot be made: what is there has duplicates'):
         await store.append_event(an_event())
 
 

@@ -21,7 +21,7 @@ from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.errors import PayloadTooLargeError, PayloadUnreadableError
 from harness_temporal.temporal.payloads.references import Reference
 from harness_temporal.temporal.payloads.tree import group
-from tests.temporal.payloads.test_cutting import KINDS, names
+from tests.temporal.payloads.test_cutting import KINDS, data_of, names
 
 KEY = Key('k1', bytes(range(32)))
 PLAIN = Payload(metadata={'encoding': b'json/plain'}, data=b'"' + b'x' * 2000 + b'"')
@@ -83,7 +83,7 @@ def test_a_sealed_piece() -> None:
 
 def test_where_cuts_are() -> None:
     """Another place is no other format: everything can still be read. But nothing is shared with what is stored."""
-    assert {kind: digest(cut(data)) for kind, data in KINDS.items()} == {
+    assert {kind: digest(cut(data_of(kind))) for kind in KINDS} == {
         'messages': '1c7b8b859c22794d',
         'small messages': '818c0d7555742e44',
         'hexadecimal': '19da5bb51a3408b5',
