@@ -1,10 +1,11 @@
-"""Stores that the peer made, one of each layout, for the session."""
+"""Stores that the peer made."""
 
 from __future__ import annotations
 
-import asyncio
+import fcntl
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -39,38 +40,46 @@ def made_by_peer(version: str, backend: str, place: str, url: str, folder: Path)
     return PeerStore(backend, url, json.loads(view.read_text()))
 
 
-@pytest.fixture(scope='session', params=LAYOUTS)
-def peer_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeerStore]:
-    """Yield a store of each layout. Tests that change it take a copy."""
+@pytest.fixture(params=LAYOUTS)
+async def peer_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PeerStore]:
+    """Yield a store of each layout."""
     version, backend = request.param
-    folder = tmp_path_factory.mktemp(f'{backend}-{version}')
     if backend in ('file', 'sqlite'):
-        place = folder / 'source' / 'runs'
-        yield made_by_peer(version, backend, str(place), f'{backend}:{place}', folder)
+        place = tmp_path / 'source' / 'runs'
+        yield made_by_peer(version, backend, str(place), f'{backend}:{place}', tmp_path)
     elif backend == 'mongo':
         server, database = request.getfixturevalue('mongo'), f'peer_{uuid4().hex}'
         url = f'{server.rstrip("/")}/{database}'
-        yield made_by_peer(version, backend, url, url, folder)
-        asyncio.run(drop_database(server, database))
+        yield made_by_peer(version, backend, url, url, tmp_path)
+        await drop_database(server, database)
     else:
         url = f'{request.getfixturevalue("postgres")}?table=peer_{uuid4().hex[:20]}'
-        yield made_by_peer(version, backend, url, url, folder)
+        yield made_by_peer(version, backend, url, url, tmp_path)
+
+
+def made_once(backend: str, name: str, tmp_path_factory: pytest.TempPathFactory) -> PeerStore:
+    """Return a store of the newer release, which all workers of `pytest-xdist` share. Tests do not change it."""
+    session = tmp_path_factory.getbasetemp()
+    folder = (session.parent if 'PYTEST_XDIST_WORKER' in os.environ else session) / f'peer-{backend}'
+    folder.mkdir(exist_ok=True)
+    place, view = folder / 'source' / name, folder / 'view.json'
+    with (folder / 'lock').open('w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not view.exists():
+            return made_by_peer('0.62', backend, str(place), f'{backend}:{place}', folder)
+    return PeerStore(backend, f'{backend}:{place}', json.loads(view.read_text()))
 
 
 @pytest.fixture(scope='session')
 def made_files(tmp_path_factory: pytest.TempPathFactory) -> PeerStore:
-    """Return a folder of the newer release."""
-    folder = tmp_path_factory.mktemp('files')
-    place = folder / 'source' / 'runs'
-    return made_by_peer('0.62', 'file', str(place), f'file:{place}', folder)
+    """Return a folder."""
+    return made_once('file', 'runs', tmp_path_factory)
 
 
 @pytest.fixture(scope='session')
 def made_sqlite(tmp_path_factory: pytest.TempPathFactory) -> PeerStore:
-    """Return a SQLite database of the newer release."""
-    folder = tmp_path_factory.mktemp('sqlite')
-    place = folder / 'source' / 'runs.db'
-    return made_by_peer('0.62', 'sqlite', str(place), f'sqlite:{place}', folder)
+    """Return a SQLite database."""
+    return made_once('sqlite', 'runs.db', tmp_path_factory)
 
 
 @pytest.fixture

@@ -5,10 +5,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from harness_temporal.cli.app import app
@@ -19,17 +22,15 @@ from tests.importers.comparing import PeerStore, assert_same
 from tests.mongo_server import drop_database
 
 
-def command(*arguments: str | Path, folder: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-    code = 'from harness_temporal.cli import main; main()'
-    done = subprocess.run(
-        [sys.executable, '-c', code, 'import', *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == status, done.stderr
+def command(*arguments: str | Path, folder: Path, status: int = 0) -> Result:
+    """Run the command in a thread: it has an event loop of its own."""
+
+    def run() -> Result:
+        return CliRunner().invoke(app, ['import', *map(str, arguments)], catch_exceptions=False)
+
+    with chdir(folder), ThreadPoolExecutor(1) as executor:
+        done = executor.submit(run).result()
+    assert done.exit_code == status, done.stderr
     return done
 
 

@@ -277,43 +277,31 @@ async def test_path_with_characters_of_a_url_is_read(sqlite: PeerStore) -> None:
 
 
 @pytest.mark.mongo
-@pytest.mark.parametrize(
-    ('collection', 'query', 'reason'),
-    [
-        ('media', {'_id': IMAGE_URI[-64:]}, f"the content '{IMAGE_URI}' is not in the store."),
-        ('media_chunks', {'files_id': IMAGE_URI[-64:], 'n': 1}, f"the content '{IMAGE_URI}' is damaged."),
-        ('snapshot_messages', {'message': {'$regex': IMAGE_URI[-64:]}}, 'is missing.'),
-    ],
-)
-async def test_what_is_missing_in_mongo_is_told(
-    mongo: str, tmp_path: Path, collection: str, query: dict[str, Any], reason: str
-) -> None:
+async def test_what_is_missing_in_mongo_is_told(mongo: str, database: str, tmp_path: Path) -> None:
     pymongo = pytest.importorskip('pymongo')
-    database = f'peer_{uuid4().hex}'
     url = f'{mongo.rstrip("/")}/{database}'
     source = made_by_peer('0.62', 'mongo', url, url, tmp_path)
     with pymongo.MongoClient(mongo) as client:
-        assert client[database][collection].delete_one(query).deleted_count == 1
-        assert reason in str(await only_failure(source, 'parent'))
-        client.drop_database(database)
+        for collection, query, reason in (
+            ('media_chunks', {'files_id': IMAGE_URI[-64:], 'n': 1}, f"the content '{IMAGE_URI}' is damaged."),
+            ('media', {'_id': IMAGE_URI[-64:]}, f"the content '{IMAGE_URI}' is not in the store."),
+            ('snapshot_messages', {'message': {'$regex': IMAGE_URI[-64:]}}, 'is missing.'),
+        ):
+            assert client[database][collection].delete_one(query).deleted_count == 1
+            assert reason in str(await only_failure(source, 'parent'))
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(
-    ('table', 'condition', 'reason'),
-    [
-        ('media', f"sha256 = '{IMAGE_URI[-64:]}'", f"the content '{IMAGE_URI}' is not in the store."),
-        ('messages', f"message LIKE '%{IMAGE_URI[-64:]}%'", 'is missing.'),
-    ],
-)
-async def test_what_is_missing_in_postgres_is_told(
-    postgres: str, tmp_path: Path, table: str, condition: str, reason: str
-) -> None:
+async def test_what_is_missing_in_postgres_is_told(postgres: str, tmp_path: Path) -> None:
     asyncpg = pytest.importorskip('asyncpg')
     prefix = f'peer_{uuid4().hex[:20]}'
     url = f'{postgres}?table={prefix}'
     source = made_by_peer('0.62', 'postgres', url, url, tmp_path)
-    connection = await asyncpg.connect(postgres)
-    assert await connection.execute(f'DELETE FROM {prefix}_{table} WHERE {condition}') != 'DELETE 0'
-    await connection.close()
-    assert reason in str(await only_failure(source, 'parent'))
+    for table, condition, reason in (
+        ('media', f"sha256 = '{IMAGE_URI[-64:]}'", f"the content '{IMAGE_URI}' is not in the store."),
+        ('messages', f"message LIKE '%{IMAGE_URI[-64:]}%'", 'is missing.'),
+    ):
+        connection = await asyncpg.connect(postgres)
+        assert await connection.execute(f'DELETE FROM {prefix}_{table} WHERE {condition}') != 'DELETE 0'
+        await connection.close()
+        assert reason in str(await only_failure(source, 'parent'))

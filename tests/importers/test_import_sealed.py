@@ -10,17 +10,17 @@ from tests.importers.comparing import PeerStore, assert_same, contents
 
 
 async def test_what_is_imported_is_encrypted_and_the_same_when_it_is_imported_again(
-    peer_store: PeerStore, tmp_path: Path
+    made_files: PeerStore, tmp_path: Path
 ) -> None:
     old, new = Key('old', b'o' * 32), Key('new', b'n' * 32)
     store = SqliteStepStore(tmp_path / 'runs.db', keys=KeyRing.of(old))
-    report = await peer_store.import_into(store)
+    report = await made_files.import_into(store)
     assert report.failures == []
-    await assert_same(store, peer_store)
-    imported = await contents(store, peer_store.run_ids)
+    await assert_same(store, made_files)
+    imported = await contents(store, made_files.run_ids)
     await store.aclose()
     rotated = SqliteStepStore(tmp_path / 'runs.db', keys=KeyRing.of(new, old))
-    report = await peer_store.import_into(rotated)
+    report = await made_files.import_into(rotated)
     assert report.failures == []
-    assert await contents(rotated, peer_store.run_ids) == imported
+    assert await contents(rotated, made_files.run_ids) == imported
     await rotated.aclose()
