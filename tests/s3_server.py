@@ -88,6 +88,13 @@ def s3_server() -> Iterator[S3Server]:
         with _closing(S3Server(endpoint)) as server:
             yield server
         return
+    with own_s3_server() as server:
+        yield server
+
+
+@contextmanager
+def own_s3_server() -> Iterator[S3Server]:
+    """Yield one of our own, on this machine."""
     if find_spec('moto') is None:
         raise RuntimeError(f'Install `moto[s3,server]`, or set {ENDPOINT_VARIABLE} to the endpoint of a server.')
     directory = Path(tempfile.mkdtemp(prefix='harness-s3-'))

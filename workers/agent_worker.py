@@ -34,14 +34,18 @@ async def run_worker(settings: Settings) -> None:
         ConfigurationError: A setting does not fit what is there; the message says which.
     """
     wanted = settings.worker
-    agents, payloads = wanted.load_agents(), wanted.load_payloads()
+    agents, payloads, conversations = wanted.load_agents(), wanted.load_payloads(), wanted.load_conversations()
     metrics = HarnessMetrics() if wanted.http_address is not None else None
     async with AsyncExitStack() as stack:
         interceptors = stack.enter_context(tracing(wanted.tracing))
         stores, media_stores = await stack.enter_async_context(stores_of(agents, payloads))
+        if conversations is not None:
+            stack.push_async_callback(conversations.aclose)
         client = await connect(
             settings.temporal,
-            plugins=[HarnessPlugin(agents=agents, payloads=payloads, observer=metrics)],
+            plugins=[
+                HarnessPlugin(agents=agents, payloads=payloads, observer=metrics, conversations=conversations),
+            ],
             interceptors=interceptors,
             runtime=telemetry_runtime(wanted.sdk_metrics_address),
         )

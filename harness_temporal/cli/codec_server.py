@@ -12,9 +12,11 @@ import hmac
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from email.message import Message
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,11 +33,17 @@ from harness_temporal.temporal.payloads import PayloadStorage
 from harness_temporal.text import as_storable
 
 LARGEST_REQUEST: Final = 128 * 1024 * 1024
-"""Bytes of a request. Decoded payloads may come in again, to be encoded."""
+"""Bytes of a request. Decoded payloads may come in again, to be encoded; so as much is decoded for one answer."""
 _ANSWER_TIMEOUT = 60.0
 _IDLE_TIMEOUT = 30.0
+_BODY_TIMEOUT = 60.0
+"""Seconds in which the whole body of a request has to come."""
+_READ_AT_ONCE = 1 << 20
+_LONGEST_MESSAGE = 500
+"""Characters of an error's message: it may quote what was sent."""
 _HEADERS = 'Authorization, Authorization-Extras, Content-Type, X-Namespace'
 _BEARER = 'Bearer '
+_PATHS = 'There are /encode and /decode.'
 _logger = logging.getLogger(__name__)
 
 Authorize: TypeAlias = Callable[[str, str], bool]
@@ -102,8 +110,14 @@ class CodecServer:
         def ask(namespace: str, encode: bool, payloads: Sequence[Payload]) -> list[Payload]:
             assert self._loop is not None
             codec = codecs[namespace]
-            coded = codec.encode(payloads) if encode else codec.decode(payloads)
-            return asyncio.run_coroutine_threadsafe(coded, self._loop).result(_ANSWER_TIMEOUT)
+            coded = codec.encode(payloads) if encode else codec.loading_at_most(LARGEST_REQUEST).decode(payloads)
+            answer = asyncio.run_coroutine_threadsafe(coded, self._loop)
+            try:
+                return answer.result(_ANSWER_TIMEOUT)
+            except TimeoutError as error:
+                answer.cancel()
+                reason = f'The payloads did not come from the media store in {_ANSWER_TIMEOUT:.0f} seconds.'
+                raise _Refused(HTTPStatus.GATEWAY_TIMEOUT, reason) from error
 
         self._server = ThreadingHTTPServer((host, port), partial(_Handler, settings, ask))
         self._server.daemon_threads = True
@@ -175,16 +189,21 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = 'harness-temporal'
     sys_version = ''
     protocol_version = 'HTTP/1.1'
+    default_request_version = 'HTTP/1.1'
+    """Of a request whose first line names none: it gets an answer with a status too."""
     timeout = _IDLE_TIMEOUT
 
     def __init__(self, settings: CodecServerSettings, ask: _Ask, *args: Any) -> None:
         # The base class answers the request before its constructor returns.
         self._settings = settings
         self._ask = ask
+        # Of a request that ends before it has any.
+        self.headers = Message()
         super().__init__(*args)
 
     def do_OPTIONS(self) -> None:
         """Answer a browser's preflight, which has no token."""
+        self._expect_no_body()
         self._answer(HTTPStatus.NO_CONTENT, b'')
 
     def do_POST(self) -> None:
@@ -192,22 +211,37 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = self._coded()
         except _Refused as refused:
-            # What was not read of the request would be taken for the next one.
-            self.close_connection = True
-            self._answer(refused.status, json.dumps({'message': str(refused)}).encode())
+            self.send_error(refused.status, str(refused))
         else:
             self._answer(HTTPStatus.OK, answer)
 
     def do_GET(self) -> None:
         """Say that the server lives."""
-        found = self.path == '/healthz'
-        self._answer(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND, b'{}')
+        self._expect_no_body()
+        if self.path == '/healthz':
+            self._answer(HTTPStatus.OK, b'{}')
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND, _PATHS)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Say what is wrong, also where the base class finds it, in the form that the UI shows."""
+        status = HTTPStatus(code)
+        if status == HTTPStatus.NOT_IMPLEMENTED:
+            status, message = HTTPStatus.METHOD_NOT_ALLOWED, 'There are GET, OPTIONS and POST.'
+        # What was not read of the request would be taken for the next one.
+        self.close_connection = True
+        text = as_storable(message or status.phrase)[:_LONGEST_MESSAGE]
+        self._answer(status, json.dumps({'message': text}).encode())
+
+    def _expect_no_body(self) -> None:
+        if self.headers.get('Content-Length', '0') != '0' or 'Transfer-Encoding' in self.headers:
+            self.close_connection = True
 
     def _coded(self) -> bytes:
         # The protocol wants the last part alone to count, so that a proxy may put anything in front.
-        action = urlsplit(self.path).path.rpartition('/')[2]
+        action = self.path.partition('?')[0].rpartition('/')[2]
         if action not in ('encode', 'decode'):
-            raise _Refused(HTTPStatus.NOT_FOUND, 'There are /encode and /decode.')
+            raise _Refused(HTTPStatus.NOT_FOUND, _PATHS)
         namespace = self.headers.get('X-Namespace', '')
         self._check_token(namespace)
         if namespace not in self._settings.storages:
@@ -216,7 +250,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             payloads = self._ask(namespace, action == 'encode', given.payloads)
         except HarnessError as error:
-            raise _Refused(HTTPStatus.UNPROCESSABLE_ENTITY, as_storable(str(error))) from error
+            raise _Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        except _Refused:
+            raise
         except Exception as error:
             _logger.exception('A request failed.')
             raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__) from error
@@ -228,18 +264,35 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(HTTPStatus.UNAUTHORIZED, 'The token is missing or wrong.')
 
     def _given(self) -> Payloads:
-        size = self.headers.get('Content-Length', '')
-        if not size.isdecimal():
-            raise _Refused(HTTPStatus.LENGTH_REQUIRED, 'The request has no `Content-Length`.')
-        if int(size) > LARGEST_REQUEST:
+        sizes = self.headers.get_all('Content-Length', [])
+        if not sizes or 'Transfer-Encoding' in self.headers:
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, 'The request has no `Content-Length`, or is sent in chunks.')
+        size = sizes[0].lstrip('0') or '0'
+        if len(sizes) > 1 or not (size.isascii() and size.isdecimal()):
+            raise _Refused(HTTPStatus.BAD_REQUEST, 'The `Content-Length` is no number.')
+        # Python reads no number of thousands of digits.
+        if len(size) > len(str(LARGEST_REQUEST)) or int(size) > LARGEST_REQUEST:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f'The request has more than {LARGEST_REQUEST} bytes.')
         try:
-            return json_format.Parse(self.rfile.read(int(size)), Payloads())
+            return json_format.Parse(self._read(int(size)), Payloads())
+        except TimeoutError as error:
+            raise _Refused(HTTPStatus.REQUEST_TIMEOUT, 'The body of the request did not come.') from error
         except (json_format.ParseError, UnicodeDecodeError) as error:
             raise _Refused(HTTPStatus.BAD_REQUEST, f'The request is no payloads as JSON: {error}') from error
 
+    def _read(self, size: int) -> bytes:
+        ends_at = time.monotonic() + _BODY_TIMEOUT
+        body = bytearray()
+        while len(body) < size and (read := self.rfile.read1(min(size - len(body), _READ_AT_ONCE))):
+            body += read
+            if time.monotonic() > ends_at:
+                raise TimeoutError
+        return bytes(body)
+
     def _answer(self, status: HTTPStatus, body: bytes) -> None:
         self.send_response(status)
+        if self.close_connection:
+            self.send_header('Connection', 'close')
         origin = self.headers.get('Origin')
         # Never another site's page, even in a browser that has a token.
         if origin is not None and origin in self._settings.origins:
@@ -256,7 +309,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header('Content-Type', 'application/json')
             self.send_header('Content-Length', str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != 'HEAD':
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log to the module's logger, at a level that is off by default."""

@@ -5,9 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from harness_temporal.errors import HarnessError, StoreAccessError, StoreCorruptionError, StoreUnavailableError
+from harness_temporal.errors import (
+    HarnessError,
+    MissingKeyError,
+    StoreAccessError,
+    StoreCorruptionError,
+    StoreUnavailableError,
+)
 
 _HINTS: Final = (
+    (
+        MissingKeyError,
+        'On the command line: HARNESS_STORE_KEY_RING, or `key_ring` in [store] of harness.toml, names them.',
+    ),
     (StoreUnavailableError, 'Check its address, and that it runs.'),
     (StoreAccessError, 'Check user, password and rights.'),
     (StoreCorruptionError, 'Check that it is the store that you mean; `harness-temporal store check` reads all of it.'),

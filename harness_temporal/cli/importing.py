@@ -14,6 +14,7 @@ from harness_temporal.cli.executing import INTERRUPTED
 from harness_temporal.cli.output import print_json, show_error
 from harness_temporal.cli.progress import progress_bars
 from harness_temporal.errors import HarnessError
+from harness_temporal.hosting.store_settings import StoreSettings
 from harness_temporal.importers import ImportReport, import_runs, open_source
 from harness_temporal.importers.opening import check_apart
 from harness_temporal.stores.opening import open_store
@@ -44,7 +45,8 @@ def run(source: str, target: str, *, as_json: bool, dry_run: bool) -> int:
 
 
 async def _import(source: str, target: str, *, dry_run: bool, on_run: Callable[[int, int], None]) -> ImportReport:
-    async with aclosing(open_source(source)) as reader, aclosing(open_store(target)) as store:
+    keys = StoreSettings.load().load_key_ring()
+    async with aclosing(open_source(source)) as reader, aclosing(open_store(target, keys=keys)) as store:
         return await import_runs(reader, store, dry_run=dry_run, on_run=on_run)
 
 

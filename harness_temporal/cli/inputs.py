@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from pydantic_ai.tools import DeferredToolResults
 from pydantic_core import from_json
 
-from harness_temporal.errors import ConfigurationError
+from harness_temporal.errors import ConfigurationError, DeferredResumeError
+from harness_temporal.state.deferred_documents import read_results
 from harness_temporal.state.envelope import HarnessState
+
+_ANSWERS: Final = '{"results": {"approvals": {"CALL": true}}, "calls": {"CALL": {"kind": "tool_return", "result": …}}}'
 
 
 def json_option(option: str, text: str) -> Any:
@@ -48,8 +52,30 @@ def read_state(file: str) -> HarnessState:
         ConfigurationError: The file cannot be read.
         StateEnvelopeError: It holds no state.
     """
+    return HarnessState.model_validate_json(_text_of('state', file))
+
+
+def given_answers(file: str | None) -> DeferredToolResults | None:
+    """Read the answers that `--answers` names, if it names any.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds no answers.
+    """
+    if file is None:
+        return None
+    text = _text_of('answers', file)
     try:
-        text = sys.stdin.read() if file == '-' else Path(file).read_text('utf-8')
+        return read_results(from_json(text))
+    except (ValueError, DeferredResumeError) as error:
+        raise ConfigurationError(f'{_named(file)} holds no answers. {error} They are written as {_ANSWERS}.') from error
+
+
+def _text_of(what: str, file: str) -> str:
+    try:
+        return sys.stdin.read() if file == '-' else Path(file).read_text('utf-8')
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f'The state cannot be read from {file}: {error}') from error
-    return HarnessState.model_validate_json(text)
+        raise ConfigurationError(f'The {what} cannot be read from {_named(file)}: {error}') from error
+
+
+def _named(file: str) -> str:
+    return 'standard input' if file == '-' else file

@@ -43,10 +43,10 @@ def store_url(given: str | None) -> str:
 
 @asynccontextmanager
 async def opened_store(given: str | None, *, make: bool = False) -> AsyncGenerator[BaseStepStore]:
-    """Open the store, and close it at the end. With `make`, files that are not there are made.
+    """Open the store with its keys, and close it at the end. With `make`, files that are not there are made.
 
     Raises:
-        ConfigurationError: None is named, or there is none of that name.
+        ConfigurationError: None is named, there is none of that name, or its keys are not where the settings say.
     """
     url = store_url(given)
     location = parse_location(url, parameters=('schema',))
@@ -58,7 +58,7 @@ async def opened_store(given: str | None, *, make: bool = False) -> AsyncGenerat
     if make and isinstance(location, FileLocation) and location.kind == 'file':
         # The store makes its folder with the first write.
         location.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = open_store(url)
+    store = open_store(url, keys=StoreSettings.load().load_key_ring())
     assert isinstance(store, BaseStepStore)
     try:
         yield store

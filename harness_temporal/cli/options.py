@@ -39,6 +39,10 @@ WorkflowId: TypeAlias = Annotated[str | None, typer.Option('--workflow-id', help
 State: TypeAlias = Annotated[
     str | None, typer.Option('--state', help='A file with the state of a thread, or `-`.', metavar='FILE')
 ]
+Answers: TypeAlias = Annotated[
+    str | None,
+    typer.Option('--answers', help='A file with answers to the calls that it waits for, or `-`.', metavar='FILE'),
+]
 Recovery: TypeAlias = Annotated[
     Literal['never', 'declared', 'always'],
     typer.Option('--tool-recovery', help='Which tool calls without a recorded outcome run again.'),

@@ -111,6 +111,14 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def delete_by_id(self, *, conversation_id: str) -> bool:
+        """Delete a conversation as `delete` does, whatever its revision, and return whether there was one.
+
+        Raises:
+            ConversationConflict: It is busy.
+        """
+        ...
+
     async def expire(self, *, idle_for: timedelta, include_unresolved: bool = False) -> list[str]:
         """Delete the conversations that nothing happened in for so long, with their runs, and return their ids.
 
@@ -257,6 +265,10 @@ class BaseConversationStore(ABC):
     async def delete(self, *, source: ConversationSummary) -> None:
         """Delete a conversation with its runs. See `ConversationStore.delete`."""
         await self._change(source.id, lambda current: rules.deleted(current, source))
+
+    async def delete_by_id(self, *, conversation_id: str) -> bool:
+        """Delete a conversation at any revision. See `ConversationStore.delete_by_id`."""
+        return await self._change(conversation_id, rules.deleted_if_there) is not None
 
     async def expire(self, *, idle_for: timedelta, include_unresolved: bool = False) -> list[str]:
         """Delete what is old. See `ConversationStore.expire`."""

@@ -138,8 +138,21 @@ def deleted(current: ConversationSummary | None, source: ConversationSummary) ->
     Raises:
         ConversationConflict: It is gone, or of another revision than `source`, or busy.
     """
-    ensure_inactive(same_revision(current, source))
-    return Delete(source.id)
+    return _of_idle(same_revision(current, source))
+
+
+def deleted_if_there(current: ConversationSummary | None) -> Delete | None:
+    """Return what deletes a conversation at whatever revision it is.
+
+    Raises:
+        ConversationConflict: It is busy.
+    """
+    return None if current is None else _of_idle(current)
+
+
+def _of_idle(current: ConversationSummary) -> Delete:
+    ensure_inactive(current)
+    return Delete(current.id)
 
 
 def expired(

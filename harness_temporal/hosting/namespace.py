@@ -50,6 +50,17 @@ async def missing_attributes(client: Client) -> dict[str, IndexedValueType.Value
     return {name: kind for name, kind in SEARCH_ATTRIBUTES.items() if name not in present}
 
 
+async def has_attributes(client: Client) -> bool:
+    """Whether the client's namespace is known to have the search attributes: not everybody may ask for them."""
+    try:
+        present = await _attributes(client)
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+            raise
+        return False
+    return SEARCH_ATTRIBUTES.items() <= present.items()
+
+
 async def set_up(client: Client, *, retention: timedelta = DEFAULT_RETENTION) -> None:
     """Make what is not there yet, and wait until it can be used.
 
@@ -67,7 +78,7 @@ async def set_up(client: Client, *, retention: timedelta = DEFAULT_RETENTION) ->
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
         with _or_already_there():
             await client.operator_service.add_search_attributes(request)
-    await _until(lambda: _has_attributes(client), f'The search attributes of the namespace {client.namespace!r}')
+    await _until(lambda: has_attributes(client), f'The search attributes of the namespace {client.namespace!r}')
     logger.info('namespace %s has its search attributes; %d are new', client.namespace, len(missing))
 
 
@@ -102,10 +113,6 @@ async def _has_namespace(client: Client) -> bool:
             raise
         return False
     return True
-
-
-async def _has_attributes(client: Client) -> bool:
-    return SEARCH_ATTRIBUTES.keys() <= (await _attributes(client)).keys()
 
 
 async def _attributes(client: Client) -> dict[str, IndexedValueType.ValueType]:

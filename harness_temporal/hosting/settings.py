@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from pydantic_ai.agent import AbstractAgent
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from harness_temporal.conversations import BaseConversationStore
 from harness_temporal.hosting.agents import load_agents
 from harness_temporal.hosting.section import Section
 from harness_temporal.loading import load_attribute
@@ -67,6 +68,10 @@ class TemporalSettings(Section):
         return self
 
 
+def _days(number: float | None) -> timedelta | None:
+    return timedelta(days=number) if number is not None else None
+
+
 class WorkerSettings(Section):
     """What a worker runs, and how: the table `worker`."""
 
@@ -82,6 +87,8 @@ class WorkerSettings(Section):
     separated by commas."""
     payloads: str | None = None
     """The `PayloadStorage`, as `module:attribute`: where large payloads go, and their keys."""
+    conversations: str | None = None
+    """The conversation store, as `module:attribute`: what `expire_conversations_after_days` is about."""
     task_queue: str = Field('harness', min_length=1)
 
     build_id: str = Field('dev', min_length=1)
@@ -105,6 +112,8 @@ class WorkerSettings(Section):
     """Have a schedule collect what nothing in the stores refers to."""
     expire_after_days: float | None = Field(None, gt=0, le=100_000)
     """With `maintenance`, also delete runs that were idle that long."""
+    expire_conversations_after_days: float | None = Field(None, gt=0, le=100_000)
+    """With `maintenance` and `conversations`, also delete conversations that were idle that long, with their runs."""
     expire_payloads_after_days: float | None = Field(None, gt=0, le=100_000)
     """With `maintenance`, also delete pieces of payloads that were not touched for that long. More than the longest
     run, the namespace's retention and two hours together."""
@@ -137,10 +146,11 @@ class WorkerSettings(Section):
             raise ValueError(
                 'HARNESS_DEPLOYMENT_NAME needs HARNESS_BUILD_ID: builds of a deployment are told apart by it.'
             )
-        if self.expire_after_days is not None and not self.maintenance:
-            raise ValueError('HARNESS_EXPIRE_AFTER_DAYS needs HARNESS_MAINTENANCE=on.')
-        if self.expire_payloads_after_days is not None and not self.maintenance:
-            raise ValueError('HARNESS_EXPIRE_PAYLOADS_AFTER_DAYS needs HARNESS_MAINTENANCE=on.')
+        for name in ('expire_after_days', 'expire_conversations_after_days', 'expire_payloads_after_days'):
+            if getattr(self, name) is not None and not self.maintenance:
+                raise ValueError(f'{self.variable(name)} needs HARNESS_MAINTENANCE=on.')
+        if self.expire_conversations_after_days is not None and self.conversations is None:
+            raise ValueError('HARNESS_EXPIRE_CONVERSATIONS_AFTER_DAYS needs HARNESS_CONVERSATIONS.')
         return self
 
     @property
@@ -148,10 +158,10 @@ class WorkerSettings(Section):
         """What is deleted on the schedule; `None` without one."""
         if not self.maintenance:
             return None
-        runs, payloads = self.expire_after_days, self.expire_payloads_after_days
         return MaintenanceInput(
-            idle_for=timedelta(days=runs) if runs is not None else None,
-            payloads_untouched_for=timedelta(days=payloads) if payloads is not None else None,
+            idle_for=_days(self.expire_after_days),
+            payloads_untouched_for=_days(self.expire_payloads_after_days),
+            conversations_idle_for=_days(self.expire_conversations_after_days),
         )
 
     def load_agents(self) -> list[AbstractAgent[Any, Any]]:
@@ -169,6 +179,14 @@ class WorkerSettings(Section):
             ConfigurationError: The name does not lead to one.
         """
         return load_attribute(self.payloads, PayloadStorage) if self.payloads is not None else None
+
+    def load_conversations(self) -> BaseConversationStore | None:
+        """Import the conversation store, if there is one.
+
+        Raises:
+            ConfigurationError: The name does not lead to one.
+        """
+        return load_attribute(self.conversations, BaseConversationStore) if self.conversations is not None else None
 
 
 class CallerSettings(WorkerSettings):

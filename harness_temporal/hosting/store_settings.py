@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from pydantic_settings import SettingsConfigDict
 
+from harness_temporal.encryption.keys import KeyRing
 from harness_temporal.hosting.section import Section
+from harness_temporal.loading import load_attribute
 
 
 class StoreSettings(Section):
@@ -17,3 +19,13 @@ class StoreSettings(Section):
 
     url: str | None = None
     """As `harness_temporal.stores.opening` takes it."""
+    key_ring: str | None = None
+    """The `KeyRing` that its content is encrypted with, as `module:attribute`; not the keys themselves."""
+
+    def load_key_ring(self) -> KeyRing | None:
+        """Import the keys, if there are any.
+
+        Raises:
+            ConfigurationError: The name does not lead to a `KeyRing`.
+        """
+        return load_attribute(self.key_ring, KeyRing) if self.key_ring is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.media.known import KNOWN_FOR
@@ -28,6 +28,14 @@ class Collected:
     """Pieces of blobs whose writers died."""
 
 
+class DeletesConversations(Protocol):
+    """What maintenance needs of a `ConversationStore`."""
+
+    async def delete_by_id(self, *, conversation_id: str) -> bool:
+        """Delete a conversation with the runs that are in the same database, and return whether there was one."""
+        ...
+
+
 class StoreMaintenance:
     """Keeps a store from growing for ever. Any number of processes may do it at once, beside any number of writers.
 
@@ -37,6 +45,8 @@ class StoreMaintenance:
             to refer to it.
         sharing_media: The other stores that use the same media store. What they refer to is spared too. A media store
             belongs to its step stores: blobs that somebody else puts there are collected.
+        conversations: Has the heads of the conversations that the store has runs of; `delete_conversation` deletes
+            them too. They expire by `ConversationStore.expire`.
 
     Raises:
         ConfigurationError: `grace` is too short.
@@ -48,12 +58,14 @@ class StoreMaintenance:
         *,
         grace: timedelta = timedelta(days=1),
         sharing_media: Sequence[BaseStepStore] = (),
+        conversations: DeletesConversations | None = None,
     ) -> None:
         if grace < SHORTEST_GRACE:
             raise ConfigurationError(f'`grace` must be at least {SHORTEST_GRACE}, got {grace}.')
         self.store = store
         self._grace = grace
         self._stores = (store, *sharing_media)
+        self._conversations = conversations
 
     async def expire(self, *, idle_for: timedelta, include_unresolved: bool = False) -> list[str]:
         """Delete runs that nothing happened in for so long, and return their ids.
@@ -79,10 +91,20 @@ class StoreMaintenance:
         return deleted
 
     async def delete_conversation(self, conversation_id: str) -> list[str]:
-        """Delete all runs of a conversation, whatever their age, and return their ids."""
-        run_ids = [run.run_id for run in await self.store.list_runs(conversation_id=conversation_id)]
-        if run_ids:
-            await self.store.delete_runs(run_ids)
+        """Delete all runs of a conversation, whatever their age, and return their ids.
+
+        With `conversations`, its head goes with them, in one transaction where both are in one database.
+
+        Raises:
+            ConversationConflict: Somebody works on the conversation. Nothing of it is deleted.
+        """
+        run_ids = await self._runs_of(conversation_id)
+        remaining = run_ids
+        if self._conversations is not None and await self._conversations.delete_by_id(conversation_id=conversation_id):
+            # What is in another database than the head.
+            remaining = await self._runs_of(conversation_id)
+        if remaining:
+            await self.store.delete_runs(remaining)
         return run_ids
 
     async def collect(self) -> Collected:
@@ -112,6 +134,9 @@ class StoreMaintenance:
             return []
         looked_at.add(run.conversation_id)
         return await self.store.list_runs(conversation_id=run.conversation_id)
+
+    async def _runs_of(self, conversation_id: str) -> list[str]:
+        return [run.run_id for run in await self.store.list_runs(conversation_id=conversation_id)]
 
     async def _is_unresolved(self, run_ids: Sequence[str]) -> bool:
         for run_id in run_ids:

@@ -154,8 +154,9 @@ def _time_left(ctx: RunContext[Any], timeout: timedelta | None) -> timedelta | N
     bounds = [
         timeout,
         ctx.deadline - now if ctx.deadline is not None else None,
-        info.workflow_start_time + info.run_timeout - now if info.run_timeout is not None else None,
-        info.workflow_start_time + info.execution_timeout - now if info.execution_timeout is not None else None,
+        # Temporal tells a child and a workflow that continued as new of a time-out of 0 if they have none.
+        info.workflow_start_time + info.run_timeout - now if info.run_timeout else None,
+        info.workflow_start_time + info.execution_timeout - now if info.execution_timeout else None,
     ]
     known = [bound for bound in bounds if bound is not None]
     # Temporal takes no time for no bound.

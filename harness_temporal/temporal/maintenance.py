@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
+from harness_temporal.conversations.protocol import ConversationStore
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.media.protocol import BaseMediaStore
 from harness_temporal.stores.maintenance import SHORTEST_GRACE, StoreMaintenance
@@ -30,7 +31,7 @@ _LONGEST = timedelta(hours=6)
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceInput:
-    """What to delete from the stores of a worker's agents, and from that of its payloads."""
+    """What to delete from the stores of a worker's agents, and from those of its conversations and its payloads."""
 
     idle_for: timedelta | None = None
     """Delete runs that nothing happened in for so long (`StoreMaintenance.expire`). `None` keeps all runs."""
@@ -42,6 +43,9 @@ class MaintenanceInput:
     """Delete pieces of payloads that were not touched for so long (`expire_payloads`). `None` keeps all pieces. It has
     to be longer than the longest run, the namespace's retention and two hours together. What can be known of this is
     checked: retention and two hours."""
+    conversations_idle_for: timedelta | None = None
+    """Delete conversations that nothing happened in for so long, with the runs that are in the same database
+    (`ConversationStore.expire`). `None` keeps all conversations, also those whose runs `idle_for` deletes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +57,14 @@ class MaintenanceOutput:
     blobs: int = 0
     leftovers: int = 0
     payload_pieces: int = 0
+    conversations: int = 0
+    """Their runs are not among `runs`."""
 
 
-def maintain_activity(agents: AgentRegistry, payloads: PayloadStorage | None) -> Callable[..., Any]:
-    """Return the activity, over all stores of a worker's agents and that of its payloads."""
+def maintain_activity(
+    agents: AgentRegistry, payloads: PayloadStorage | None, conversations: ConversationStore | None
+) -> Callable[..., Any]:
+    """Return the activity, over all stores of a worker's agents and those of its conversations and its payloads."""
 
     @activity.defn(name=MAINTAIN_ACTIVITY)
     async def maintain(input: MaintenanceInput) -> MaintenanceOutput:
@@ -64,7 +72,15 @@ def maintain_activity(agents: AgentRegistry, payloads: PayloadStorage | None) ->
         runs = messages = blobs = leftovers = pieces = 0
         untouched_for = input.payloads_untouched_for
         media_store = await _payload_store(payloads, untouched_for) if untouched_for is not None else None
+        if input.conversations_idle_for is not None and conversations is None:
+            raise ConfigurationError('`conversations_idle_for` needs `HarnessPlugin(conversations=...)`.')
+        heads: list[str] = []
         async with _heartbeats():
+            if input.conversations_idle_for is not None and conversations is not None:
+                # Before the runs by themselves, so that the runs of a conversation go with it.
+                heads = await conversations.expire(
+                    idle_for=input.conversations_idle_for, include_unresolved=input.include_unresolved
+                )
             for store in stores:
                 # What shares a media store cannot be told from here, so each spares what any of them refers to.
                 others = [other for other in stores if other is not store]
@@ -80,7 +96,14 @@ def maintain_activity(agents: AgentRegistry, payloads: PayloadStorage | None) ->
                 leftovers += collected.leftovers
             if media_store is not None and untouched_for is not None:
                 pieces = await expire_payloads(media_store, untouched_for=untouched_for)
-        return MaintenanceOutput(runs=runs, messages=messages, blobs=blobs, leftovers=leftovers, payload_pieces=pieces)
+        return MaintenanceOutput(
+            runs=runs,
+            messages=messages,
+            blobs=blobs,
+            leftovers=leftovers,
+            payload_pieces=pieces,
+            conversations=len(heads),
+        )
 
     return maintain
 

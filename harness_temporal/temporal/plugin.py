@@ -13,6 +13,7 @@ from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPayloadConv
 from temporalio.worker import ReplayerConfig, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from harness_temporal.conversations.protocol import ConversationStore
 from harness_temporal.errors import ConfigurationError, HarnessError, PluginMissingError
 from harness_temporal.observability.observer import Observer
 from harness_temporal.step_persistence.naming import SessionNamer
@@ -52,6 +53,7 @@ class HarnessPlugin(PydanticAIPlugin):
             needs the same. Without it a value that Temporal would not take ends its call by name.
         observer: Is told what happens on the worker, `HarnessMetrics` for example.
         naming: Names conversations for workflows that ask for it (`name_conversation`, `name_messages`).
+        conversations: Has the conversations that the worker's maintenance deletes when they are old.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class HarnessPlugin(PydanticAIPlugin):
         payloads: PayloadStorage | None = None,
         observer: Observer | None = None,
         naming: SessionNamer | None = None,
+        conversations: ConversationStore | None = None,
     ) -> None:
         super().__init__()
         self._agents = tuple(agents)
         self._payloads = payloads
         self._naming = naming
+        self._conversations = conversations
         self._registry = AgentRegistry()
         self._boundaries = BoundaryInterceptor(self._registry)
         # The guard is the outer one: the others look into what it lets through.
@@ -112,7 +116,7 @@ class HarnessPlugin(PydanticAIPlugin):
         ours = (
             load_snapshot_activity(self._registry),
             save_snapshot_activity(self._registry),
-            maintain_activity(self._registry, self._payloads),
+            maintain_activity(self._registry, self._payloads, self._conversations),
             name_conversation_activity(self._naming),
         )
         config['activities'] = [*(cast(dict[str, Any], config).get('activities') or ()), *ours]

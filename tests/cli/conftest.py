@@ -31,9 +31,9 @@ class Done:
         return json.loads(self.stdout)
 
 
-def cli(*arguments: str) -> Done:
-    """Run a command in this process. A crash is raised."""
-    done = CliRunner().invoke(app, [*arguments], catch_exceptions=False)
+def cli(*arguments: str, typed: str | None = None) -> Done:
+    """Run a command in this process, with what is typed as its standard input. A crash is raised."""
+    done = CliRunner().invoke(app, [*arguments], input=typed, catch_exceptions=False)
     return Done(done.exit_code, done.stdout, done.stderr)
 
 
@@ -79,7 +79,7 @@ class Office:
 def office(temporal_server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     folder = tmp_path_factory.mktemp('office')
     store, task_queue = f'sqlite:{folder / "runs.db"}', f'tests-{uuid.uuid4()}'
-    command = [*COMMAND, 'worker', 'tests.cli.agents', '--workflow', 'workflows.thread:ThreadWorkflow', '--json']
+    command = [*COMMAND, 'worker', 'tests.cli.agents', '--json']
     with (folder / 'worker.log').open('wb') as log:
         worker = subprocess.Popen(
             [*command, '--address', temporal_server.address, '--task-queue', task_queue],

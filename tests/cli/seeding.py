@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 
+from harness_temporal.encryption import KeyRing
 from harness_temporal.records import Batch, ContinuableSnapshot, EventKind, RunRecord, StepEvent, ToolEffectRecord
 from harness_temporal.stores.opening import open_store
 from harness_temporal.stores.protocol import BaseStepStore
@@ -18,9 +19,9 @@ from harness_temporal.testing.samples import NOON
 T = TypeVar('T')
 
 
-def in_store(url: str, work: Callable[[BaseStepStore], Awaitable[T]]) -> T:
+def in_store(url: str, work: Callable[[BaseStepStore], Awaitable[T]], keys: KeyRing | None = None) -> T:
     async def worked() -> T:
-        store = open_store(url)
+        store = open_store(url, keys=keys)
         assert isinstance(store, BaseStepStore)
         try:
             return await work(store)
@@ -30,12 +31,12 @@ def in_store(url: str, work: Callable[[BaseStepStore], Awaitable[T]]) -> T:
     return asyncio.run(worked())
 
 
-def committed(url: str, *batches: Batch) -> None:
+def committed(url: str, *batches: Batch, keys: KeyRing | None = None) -> None:
     async def commit(store: BaseStepStore) -> None:
         for batch in batches:
             await store.commit(batch)
 
-    in_store(url, commit)
+    in_store(url, commit, keys)
 
 
 def a_run(run_id: str, *, minutes: int = 0, **fields: str) -> RunRecord:

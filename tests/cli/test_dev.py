@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import urllib.request
@@ -9,8 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from harness_temporal.temporal.dev_server import free_port
+from harness_temporal.temporal.visibility import attributes
 from tests.cli.processes import run
 from tests.cli.terminal import Terminal
 
@@ -39,10 +42,14 @@ def processes_of(folder: Path) -> list[str]:
     return found
 
 
+async def status_of(address: str, workflow_id: str) -> str | None:
+    client = await Client.connect(address)
+    description = await client.get_workflow_handle(workflow_id).describe()
+    return description.typed_search_attributes.get(attributes.STATUS)
+
+
 def test_a_new_user_talks_to_an_agent_and_approves_from_a_second_terminal(tmp_path: Path) -> None:
-    # Until the workflow of threads is in the library, as it is in the application.
-    workflow = ('--workflow', 'workflows.thread:ThreadWorkflow')
-    with Terminal('dev', *workflow, *ports(), folder=tmp_path) as terminal:
+    with Terminal('dev', *ports(), folder=tmp_path) as terminal:
         ui = terminal.wait_for(r'Temporal UI: +(http://\S+)')[1]
         terminal.wait_for('Stop with Ctrl-C')
         hint = terminal.wait_for(r"harness-temporal run (librarian) 'Hello' (--address) (\S+)")
@@ -56,8 +63,10 @@ def test_a_new_user_talks_to_an_agent_and_approves_from_a_second_terminal(tmp_pa
             assert page.status == 200
         assert typed('run', hint[1], 'look up Emma') == 'Emma is on shelf 7.\n'
         thread = typed('threads', 'open', hint[1]).strip()
+        assert typed('threads', 'send', thread, 'look up Persuasion') == 'Persuasion is on shelf 7.\n'
         assert re.search(r'lend +approval +{"title":"Emma"}', typed('threads', 'send', thread, 'lend Emma'))
         assert typed('approve', thread, '--all') == 'Emma is lent.\n'
+        assert asyncio.run(status_of(hint[3], f'thread-{thread}')) == 'idle', 'it is found in the UI'
         assert len(processes_of(tmp_path)) >= 3, 'dev, the server and the worker'
         terminal.press_control_c()
         assert terminal.wait() == 0
@@ -71,7 +80,9 @@ def test_a_new_user_talks_to_an_agent_and_approves_from_a_second_terminal(tmp_pa
 def test_worker_is_started_again_when_its_source_changes(tmp_path: Path) -> None:
     source = tmp_path / 'my_agents.py'
     source.write_text(AGENT.format(name='first'))
-    with Terminal('dev', 'my_agents', *ports(), folder=tmp_path) as terminal:
+    # Naming a workflow that each worker runs anyway changes nothing.
+    workflow = ('--workflow', 'workflows.thread:ThreadWorkflow')
+    with Terminal('dev', 'my_agents', *workflow, *ports(), folder=tmp_path) as terminal:
         terminal.wait_for('Agents: +first')
         source.write_text('agent = \n')
         terminal.wait_for('my_agents.py changed; the worker starts again')

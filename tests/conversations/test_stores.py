@@ -8,6 +8,7 @@ import pytest
 
 from harness_temporal.conversations import BaseConversationStore, ConversationSummary, documents, protocol
 from harness_temporal.errors import HarnessError, StoreCorruptionError, StoreError, StoreSchemaError
+from harness_temporal.stores import StoreMaintenance
 from harness_temporal.testing import Place
 from harness_temporal.testing.conversations.base import a_conversation
 from harness_temporal.testing.maintenance import ALL, SHARED, fill, later, left, prompt
@@ -50,8 +51,13 @@ async def test_runs_stay_when_their_conversation_cannot_be_deleted(
     saved = await place.conversations.save(summary=a_conversation(), messages=turns(1))
     await fill(place.steps, conversation_id=saved.id)
     await make_the_last_statement_of_a_deletion_fail(location, monkeypatch)
-    with pytest.raises((HarnessError, Broken)):
-        await place.conversations.delete(source=saved)
+    maintenance = StoreMaintenance(place.steps, conversations=place.conversations)
+    for delete in (
+        lambda: place.conversations.delete(source=saved),
+        lambda: maintenance.delete_conversation(saved.id),
+    ):
+        with pytest.raises((HarnessError, Broken)):
+            await delete()
     assert await left(place.steps) == ALL
     assert (await place.conversations.get(conversation_id=saved.id)).summary == saved
 

@@ -70,9 +70,15 @@ async def test_the_examples_keep_name_and_delete_a_conversation(
     with example.agent.override(model=FunctionModel(fail)), pytest.raises(RuntimeError, match='no model'):
         await example.turn(summary.id, 'again')
     await example.turn(summary.id, 'The invoices again.')
+    other = await example.begin('elsewhere')
+    await example.turn(other.id, 'Forget this.')
+    [of_other] = await steps.list_runs(conversation_id=other.id)
+    assert await example.forget(other.id) == [of_other.run_id]
+    assert [found.id for found in await example.conversations.listing()] == [summary.id]
     await example.tidy_up()
     assert 'A name' in capsys.readouterr().out
     assert await example.conversations.listing() == []
     assert await steps.list_runs() == []
     await steps.aclose()
+    await example.runs.aclose()
     await example.conversations.aclose()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai.usage import UsageLimits
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHistory
 
 from harness_temporal.step_persistence import run_tree
+from harness_temporal.temporal import HistoryBudget
 from harness_temporal.temporal.threads import HarnessThreads
 from tests.temporal.effects import noted
 from tests.temporal.processes import Workers, replay, wait_until_dead
 from tests.temporal.runs import Run, start, until
-from tests.temporal.threads import new_id
+from tests.temporal.threads import legs, new_id
 
 pytestmark = pytest.mark.temporal
 
@@ -24,12 +26,18 @@ async def delegating(client: Client, workers: Workers, *steps: tuple[str, str], 
     return await start(client, workers, json.dumps(steps), agent='orchestrator', **settings)
 
 
-async def children(client: Client, run: Run) -> list[WorkflowExecutionStatus | None]:
-    ids = [
-        event.start_child_workflow_execution_initiated_event_attributes.workflow_id
-        for event in (await run.history()).events
+def started(history: WorkflowHistory) -> list[tuple[str, timedelta]]:
+    """Return the ids and the time-outs of a workflow's children."""
+    initiated = [
+        event.start_child_workflow_execution_initiated_event_attributes
+        for event in history.events
         if event.HasField('start_child_workflow_execution_initiated_event_attributes')
     ]
+    return [(child.workflow_id, child.workflow_execution_timeout.ToTimedelta()) for child in initiated]
+
+
+async def children(client: Client, run: Run) -> list[WorkflowExecutionStatus | None]:
+    ids = [child for child, _ in started(await run.history())]
     return [(await client.get_workflow_handle(child).describe()).status for child in ids]
 
 
@@ -99,3 +107,20 @@ async def test_limits_and_time_of_the_orchestrator_hold_for_its_delegates(
     # The orchestrator had made one request, so its delegate had three.
     assert len(noted(tmp_path, 'paid')) == 3
     await replay(await run.history(), workers.config)
+
+
+async def test_children_and_continued_workflows_without_a_time_out_give_their_delegates_none(
+    client: Client, workers: Workers
+) -> None:
+    """Temporal tells both of a time-out of 0."""
+    workers.start()
+    nested = json.dumps([['scripted', 'look']])
+    run = await delegating(
+        client, workers, ('orchestrator', nested), ('scripted', 'look'), history_budget=HistoryBudget(events=5)
+    )
+    await run.result()
+    histories = await legs(client, run.handle)
+    assert len(histories) > 1
+    own = [child for history in histories for child in started(history)]
+    below = started(await client.get_workflow_handle(own[0][0]).fetch_history())
+    assert [timeout for _, timeout in own + below] == [timedelta(0)] * 3

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from harness_temporal.conversations import ConversationSummary, SqliteConversationStore
 from harness_temporal.media import DiskMediaStore
 from harness_temporal.records import utc_now
-from harness_temporal.temporal import HarnessPlugin, MaintenanceInput, MaintenanceOutput
+from harness_temporal.step_persistence import SqliteStepStore, StepPersistence
+from harness_temporal.temporal import HarnessDurability, HarnessPlugin, MaintenanceInput, MaintenanceOutput
 from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.temporal.payloads import PayloadStorage
 from harness_temporal.testing.samples import a_run, a_snapshot, turns
@@ -109,13 +114,59 @@ async def test_pieces_that_a_history_may_refer_to_do_not_expire(
     assert 'keeps histories for 1 day' in refused.message
 
 
-async def test_a_worker_without_payload_storage_says_so(client: Client, task_queue: str) -> None:
+@pytest.mark.parametrize(
+    ('input', 'needed'),
+    [
+        (MaintenanceInput(payloads_untouched_for=30 * DAY), 'payloads'),
+        (MaintenanceInput(conversations_idle_for=30 * DAY), 'conversations'),
+    ],
+    ids=['payloads', 'conversations'],
+)
+async def test_a_worker_without_the_store_says_so(
+    client: Client, task_queue: str, input: MaintenanceInput, needed: str
+) -> None:
     async with Worker(client, task_queue=task_queue, workflows=[StoreMaintenanceWorkflow], build_id='tests'):
         with pytest.raises(WorkflowFailureError) as failed:
             await client.execute_workflow(
-                StoreMaintenanceWorkflow.run,
-                MaintenanceInput(payloads_untouched_for=30 * DAY),
-                id=f'maintenance-{task_queue}',
-                task_queue=task_queue,
+                StoreMaintenanceWorkflow.run, input, id=f'maintenance-{task_queue}', task_queue=task_queue
             )
-    assert 'needs `HarnessPlugin(payloads=' in str(failed.value.cause.__cause__)
+    assert f'needs `HarnessPlugin({needed}=' in str(failed.value.cause.__cause__)
+
+
+async def test_conversations_expire_with_their_runs(
+    temporal_server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = SqliteStepStore(tmp_path / 'runs.db')
+    conversations = SqliteConversationStore(tmp_path / 'runs.db')
+    now = utc_now()
+    for name, at in (('old', now - 10 * DAY), ('young', now - DAY)):
+        await steps.commit([a_run(f'run-{name}', started_at=at, conversation_id=name)])
+        monkeypatch.setattr('harness_temporal.conversations.protocol.utc_now', lambda at=at: at)
+        await conversations.save(summary=ConversationSummary(id=name), messages=turns(2))
+    monkeypatch.undo()
+    # Older than both, but it has no head: what is said of conversations does not touch it.
+    await steps.commit([a_run('run-alone', started_at=now - 20 * DAY, conversation_id='alone')])
+    agent = Agent(
+        TestModel(), name='keeper', capabilities=[StepPersistence[None](store=steps), HarnessDurability[None]()]
+    )
+    plugin = HarnessPlugin(agents=[agent], conversations=conversations)
+    client = await Client.connect(temporal_server.address, plugins=[plugin])
+    async with Worker(client, task_queue=task_queue, workflows=[StoreMaintenanceWorkflow], build_id='tests'):
+
+        async def maintained(input: MaintenanceInput) -> MaintenanceOutput:
+            return await client.execute_workflow(
+                StoreMaintenanceWorkflow.run, input, id=f'maintenance-{task_queue}', task_queue=task_queue
+            )
+
+        input = MaintenanceInput(conversations_idle_for=5 * DAY)
+        assert await maintained(input) == MaintenanceOutput(conversations=1)
+        assert {run.run_id for run in await steps.list_runs()} == {'run-young', 'run-alone'}
+        # A conversation stays when its runs go, unless it is to go too.
+        assert await maintained(MaintenanceInput(idle_for=DAY / 2)) == MaintenanceOutput(runs=2)
+        assert [found.id for found in await conversations.listing()] == ['young']
+        assert await maintained(replace(input, idle_for=5 * DAY)) == MaintenanceOutput()
+        gone = await maintained(MaintenanceInput(conversations_idle_for=DAY / 2))
+        assert gone == MaintenanceOutput(conversations=1, messages=2)
+    assert await conversations.listing() == []
+    await conversations.aclose()
+    await steps.aclose()

@@ -12,7 +12,14 @@ from temporalio.common import SearchAttributeKey
 
 from harness_temporal import HarnessClient
 from harness_temporal.hosting.namespace import set_up
-from harness_temporal.temporal.visibility.summaries import LONGEST, call_text, run_summary, tool_summary
+from harness_temporal.temporal.visibility.steps import call_cell
+from harness_temporal.temporal.visibility.summaries import (
+    LONGEST,
+    call_text,
+    operation_summary,
+    run_summary,
+    tool_summary,
+)
 from tests.temporal.processes import Workers, replay, wait_until_dead
 from tests.temporal.runs import start
 
@@ -54,11 +61,11 @@ async def test_each_activity_says_step_and_call_and_the_details_how_it_ended(
         '',
         '| step | | |',
         '| --- | --- | --- |',
-        '| 3 | asks() | waits for approval |',
+        '| 3 | `asks()` | asked for approval |',
         '| 3 | ask the model | done |',
-        '| 2 | look() | done |',
+        '| 2 | `look()` | done |',
         '| 2 | ask the model | done |',
-        '| 1 | pay() | **outcome unknown**: its worker died; look at the outside system |',
+        '| 1 | `pay()` | **outcome unknown**: its worker died; look at the outside system |',
         '| 1 | ask the model | done |',
     ]
     await replay(await run.history(), workers.config)
@@ -99,3 +106,19 @@ def test_summaries_are_one_short_line() -> None:
     assert '\n' not in long
     assert tool_summary(1, call_text('odd', {'text': '\udcff'})).startswith('step 1: odd(text=')
     assert run_summary('scripted', None) == 'scripted goes on'
+    assert operation_summary('agent__clerk__capability__step_persistence__end_run') == 'record how the run ended'
+    assert operation_summary('agent__clerk__capability__mine__end_run') is None
+
+
+@pytest.mark.parametrize(
+    ('call', 'shown'),
+    [
+        ('pay(cents=500)', '`pay(cents=500)`'),
+        ('find(query="a|b")', r'`find(query="a\|b")`'),
+        ('run(code="`x` ``y``")', '```run(code="`x` ``y``")```'),
+        ('run(code="' + 'x' * 288 + '``y")', '```run(code="' + 'x' * 288 + '`` ```'),
+    ],
+    ids=['plain', 'pipe', 'backticks', 'cut'],
+)
+def test_a_call_is_code_in_its_cell(call: str, shown: str) -> None:
+    assert call_cell(call) == shown

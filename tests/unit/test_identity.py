@@ -243,5 +243,13 @@ def test_event_key_is_not_confused_by_a_subject_with_colons() -> None:
 
 def test_snapshot_key_differs_with_each_of_its_parts() -> None:
     given: dict[str, Any] = {'save': 1, 'step_index': 1, 'state': 'complete', 'attempt': 1}
-    changes: list[dict[str, Any]] = [{}, {'save': 2}, {'step_index': 2}, {'state': 'interrupted'}, {'attempt': 2}]
+    changes: list[dict[str, Any]] = [
+        {},
+        {'save': 2},
+        {'step_index': 2},
+        {'state': 'interrupted'},
+        {'attempt': 2},
+        {'request_attempt': 2},
+        {'attempt': 2, 'request_attempt': 2},
+    ]
     assert len({snapshot_key(**{**given, **change}) for change in changes}) == len(changes)

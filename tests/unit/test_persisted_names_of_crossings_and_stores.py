@@ -92,7 +92,7 @@ def test_fields_of_what_crosses_into_workflows(crossing: type, expected: str) ->
             'turns last_number state recoveries usage name asked answers answered_calls going_on steps update_ids '
             'closing stream stream_offset',
         ),
-        ('ThreadInput', 'thread_id agent deps name options state going_on'),
+        ('ThreadInput', 'thread_id agent deps name options state going_on search_attributes'),
         ('ThreadOutput', 'thread_id name state usage turns'),
         ('SendInput', 'prompt key wait'),
         ('ResolveInput', 'answers run_id wait'),

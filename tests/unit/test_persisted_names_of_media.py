@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+from pydantic_ai.durable_exec.temporal import PydanticAIPayloadConverter
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 
 from harness_temporal.media import DiskMediaStore, MediaContext, MediaExternalizer, default_key_strategy, media_uri
 from harness_temporal.media.s3 import headers
-from harness_temporal.temporal import maintenance
+from harness_temporal.temporal import MaintenanceInput, MaintenanceOutput, maintenance
 from workflows.maintenance import StoreMaintenanceWorkflow
 
 DIGEST = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
@@ -47,4 +52,33 @@ def test_headers_of_a_blob_in_s3() -> None:
 def test_names_in_histories(tmp_path: Path) -> None:
     assert maintenance.MAINTAIN_ACTIVITY == 'harness_temporal__maintain'
     assert workflow._Definition.must_from_class(StoreMaintenanceWorkflow).name == 'StoreMaintenance'
+    assert [item.name for item in fields(MaintenanceInput)] == [
+        'idle_for',
+        'include_unresolved',
+        'grace',
+        'payloads_untouched_for',
+        'conversations_idle_for',
+    ]
+    assert [item.name for item in fields(MaintenanceOutput)] == [
+        'runs',
+        'messages',
+        'blobs',
+        'leftovers',
+        'payload_pieces',
+        'conversations',
+    ]
     assert MediaExternalizer[None](DiskMediaStore(tmp_path)).id == 'media_externalizer'
+
+
+@pytest.mark.parametrize(
+    'stored',
+    [
+        b'{"idle_for":"P5D","include_unresolved":true,"grace":"P1D"}',
+        b'{"idle_for":"P5D","include_unresolved":true,"grace":"P1D","payloads_untouched_for":null}',
+    ],
+    ids=['first', 'with payloads'],
+)
+def test_input_of_an_earlier_schedule_keeps_its_meaning(stored: bytes) -> None:
+    payload = Payload(metadata={'encoding': b'json/plain'}, data=stored)
+    [input] = PydanticAIPayloadConverter().from_payloads([payload], [MaintenanceInput])
+    assert input == MaintenanceInput(idle_for=timedelta(days=5), include_unresolved=True)

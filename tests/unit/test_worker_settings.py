@@ -56,6 +56,8 @@ def test_everything_can_be_set_by_variables(monkeypatch: pytest.MonkeyPatch) -> 
         'HARNESS_MAINTENANCE': 'on',
         'HARNESS_MAINTENANCE_HOURS': '12',
         'HARNESS_EXPIRE_AFTER_DAYS': '90',
+        'HARNESS_CONVERSATIONS': 'r:s',
+        'HARNESS_EXPIRE_CONVERSATIONS_AFTER_DAYS': '365',
         'HARNESS_EXPIRE_PAYLOADS_AFTER_DAYS': '120',
         'HARNESS_LOG_LEVEL': 'debug',
         'HARNESS_LOG_FORMAT': 'text',
@@ -79,6 +81,8 @@ def test_everything_can_be_set_by_variables(monkeypatch: pytest.MonkeyPatch) -> 
         maintenance=True,
         maintenance_hours=12,
         expire_after_days=90,
+        conversations='r:s',
+        expire_conversations_after_days=365,
         expire_payloads_after_days=120,
         log_level='DEBUG',
         log_format='text',
@@ -88,7 +92,9 @@ def test_everything_can_be_set_by_variables(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert {WorkerSettings.variable(name) for name in WorkerSettings.model_fields} <= variables.keys()
     assert settings.worker.maintenance_input == MaintenanceInput(
-        idle_for=timedelta(days=90), payloads_untouched_for=timedelta(days=120)
+        idle_for=timedelta(days=90),
+        payloads_untouched_for=timedelta(days=120),
+        conversations_idle_for=timedelta(days=365),
     )
     assert settings.temporal.namespace == 'n'
     assert settings.temporal.uses_tls
@@ -118,8 +124,13 @@ def test_the_file_can_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ({**AGENTS, 'HARNESS_MAINTENANCE': 'on', 'HARNESS_MAINTENANCE_HOURS': '0'}, 'HARNESS_MAINTENANCE_HOURS'),
         ({**AGENTS, 'HARNESS_MAINTENANCE': 'on', 'HARNESS_EXPIRE_AFTER_DAYS': '-1'}, 'HARNESS_EXPIRE_AFTER_DAYS'),
         ({**AGENTS, 'HARNESS_MAINTENANCE': 'on', 'HARNESS_EXPIRE_AFTER_DAYS': 'nan'}, 'HARNESS_EXPIRE_AFTER_DAYS'),
-        ({**AGENTS, 'HARNESS_EXPIRE_AFTER_DAYS': '3'}, 'needs HARNESS_MAINTENANCE=on'),
-        ({**AGENTS, 'HARNESS_EXPIRE_PAYLOADS_AFTER_DAYS': '3'}, 'needs HARNESS_MAINTENANCE=on'),
+        ({**AGENTS, 'HARNESS_EXPIRE_AFTER_DAYS': '3'}, 'HARNESS_EXPIRE_AFTER_DAYS needs HARNESS_MAINTENANCE=on'),
+        ({**AGENTS, 'HARNESS_EXPIRE_PAYLOADS_AFTER_DAYS': '3'}, 'PAYLOADS_AFTER_DAYS needs HARNESS_MAINTENANCE=on'),
+        ({**AGENTS, 'HARNESS_EXPIRE_CONVERSATIONS_AFTER_DAYS': '3'}, 'needs HARNESS_MAINTENANCE=on'),
+        (
+            {**AGENTS, 'HARNESS_MAINTENANCE': 'on', 'HARNESS_EXPIRE_CONVERSATIONS_AFTER_DAYS': '3'},
+            'needs HARNESS_CONVERSATIONS',
+        ),
         ({**AGENTS, 'HARNESS_DEPLOYMENT_NAME': 'd'}, 'needs HARNESS_BUILD_ID'),
         ({**AGENTS, 'HARNESS_DEPLOYMENT_NAME': 'a.b', 'HARNESS_BUILD_ID': '1'}, "HARNESS_DEPLOYMENT_NAME is 'a.b'"),
         ({**AGENTS, 'HARNESS_HTTP_ADDRESS': '8080'}, "HARNESS_HTTP_ADDRESS is '8080': give a host and a port"),

@@ -16,6 +16,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 
 from harness_temporal import AgentRunInput, AgentRunOutput
+from harness_temporal.conversations import ConversationSummary, SqliteConversationStore
 from harness_temporal.step_persistence import SqliteStepStore
 from tests.deploy.test_monitoring import metrics_asked_for
 from tests.temporal.effects import noted
@@ -170,3 +171,30 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_runs_and_takes_nothin
     attributes = {attribute.key: attribute.value for attribute in call.attributes}
     assert attributes['harness.run_id'].string_value == run.run_id
     await running.terminate()
+
+
+async def test_a_worker_deletes_old_conversations_on_its_schedule(
+    client: Client, task_queue: str, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    store = SqliteConversationStore(tmp_path / 'runs.db')
+    saved = await store.save(summary=ConversationSummary(), messages=[])
+    worker = start_worker(
+        HARNESS_MAINTENANCE='on',
+        HARNESS_CONVERSATIONS='tests.workers.agents:conversations',
+        # A tenth of a second.
+        HARNESS_EXPIRE_CONVERSATIONS_AFTER_DAYS='0.000001',
+    )
+    worker.wait_until_ready()
+    schedule = client.get_schedule_handle(f'store-maintenance-{task_queue}')
+    await schedule.trigger()
+
+    async def is_gone() -> bool:
+        return saved.id not in [summary.id for summary in await store.listing()]
+
+    try:
+        await until(is_gone)
+    finally:
+        await schedule.delete()
+    await store.aclose()
+    worker.terminate()
+    assert worker.process.wait(30) == 0

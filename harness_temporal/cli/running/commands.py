@@ -11,6 +11,7 @@ from harness_temporal.cli.options import (
     Address,
     Agent,
     AgentName,
+    Answers,
     Conversation,
     Deps,
     Json,
@@ -52,6 +53,7 @@ def resume(
     prompt: Prompt = None,
     agent: Agent = None,
     store: Store = None,
+    answers: Answers = None,
     tool_recovery: Recovery = 'declared',
     wait: Wait = True,
     deps: Deps = None,
@@ -71,7 +73,7 @@ def resume(
 
     continuation = Continuation(run, prompt, agent, store, tool_recovery, deps, workflow_id)
     place = Place(address, namespace, task_queue)
-    execute(lambda: resume_run(place, continuation, state=state, wait=wait), as_json=as_json)
+    execute(lambda: resume_run(place, continuation, state=state, answers=answers, wait=wait), as_json=as_json)
 
 
 def fork(

@@ -14,6 +14,7 @@ from harness_temporal.cli.connecting import Place, connected
 from harness_temporal.cli.inputs import given_deps, given_state
 from harness_temporal.cli.output import Output
 from harness_temporal.cli.progress import waiting
+from harness_temporal.hosting.namespace import has_attributes
 from harness_temporal.hosting.pollers import check_polled
 from harness_temporal.temporal import AgentRunOutput, HarnessClient
 from harness_temporal.temporal.client import AgentRunHandle
@@ -58,7 +59,13 @@ async def started(
     target = await connected(place)
     if wait:
         await check_polled(target.client, target.task_queue)
-    handle = await begin(HarnessClient(target.client, agent=agent, task_queue=target.task_queue))
+    client = HarnessClient(
+        target.client,
+        agent=agent,
+        task_queue=target.task_queue,
+        search_attributes=await has_attributes(target.client),
+    )
+    handle = await begin(client)
     begun = {'workflow_id': handle.id, 'workflow_run_id': handle.first_execution_run_id}
     if not wait:
         return Output(begun, f'The run is started as workflow {handle.id}.')
@@ -88,5 +95,5 @@ def _shown(output: AgentRunOutput) -> Text:
         return Text(f'Run {output.run_id} was cancelled by its agent.')
     return Text(
         f'Run {output.run_id} waits for a decision about its tool calls. `harness-temporal runs show {output.run_id}` '
-        'shows them.'
+        f'shows them; answer with `harness-temporal resume {output.run_id} --answers FILE`.'
     )

@@ -14,6 +14,7 @@ from harness_temporal.cli.opening import opened_store, required_run
 from harness_temporal.cli.output import Output, cell, table
 from harness_temporal.cli.runs.listing import summary_data
 from harness_temporal.records import ContinuableSnapshot, StepEvent
+from harness_temporal.state.frontier import find_frontier
 from harness_temporal.step_persistence.inspection import RunSummary, summarize_run
 from harness_temporal.step_persistence.recovery import inspect_recovery
 
@@ -80,13 +81,22 @@ def _snapshot_data(snapshot: ContinuableSnapshot | None) -> dict[str, Any] | Non
     }
 
 
+def _waiting(latest: ContinuableSnapshot) -> str:
+    frontier = find_frontier(latest.messages)
+    calls = frontier.pending if frontier is not None else ()
+    return ', '.join(f'{call.tool_call_id} ({call.tool_name})' for call in calls)
+
+
 def _advice(summary: RunSummary, latest: ContinuableSnapshot | None) -> str:
     run_id = summary.record.run_id
     if latest is None:
         return 'It has no snapshot, so nothing can go on from it.'
     at = f'Its newest snapshot is of step {latest.step_index}, {latest.state}.'
     if summary.status == 'completed' and latest.state == 'interrupted':
-        return f'{at} It suspended itself: its last tool calls wait for a decision.'
+        return (
+            f'{at} It suspended itself, and waits for answers to {_waiting(latest)}: `harness-temporal resume {run_id} '
+            '--answers FILE`.'
+        )
     if summary.unresolved:
         return f'{at} The outcome of {summary.unresolved} tool calls is unknown: `harness-temporal effects list`.'
     if summary.status == 'completed':

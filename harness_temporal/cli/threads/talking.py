@@ -9,6 +9,7 @@ from harness_temporal.cli.inputs import given_deps, given_state
 from harness_temporal.cli.output import Output
 from harness_temporal.cli.progress import waiting
 from harness_temporal.cli.threads.views import reply_output
+from harness_temporal.hosting.namespace import has_attributes
 from harness_temporal.temporal.threads import HarnessThread, HarnessThreads
 
 
@@ -26,7 +27,12 @@ async def open_thread(
     given = given_state(state)
     wanted = thread_id if thread_id is not None else f'thread_{uuid.uuid4().hex}'
     target = await connected(place)
-    threads = HarnessThreads(target.client, agent=agent, task_queue=target.task_queue)
+    threads = HarnessThreads(
+        target.client,
+        agent=agent,
+        task_queue=target.task_queue,
+        search_attributes=await has_attributes(target.client),
+    )
     thread = await threads.open(wanted, name=name, deps=given_deps(deps), state=given)
     return Output({'thread_id': thread.thread_id, 'workflow_id': thread.handle.id}, thread.thread_id)
 

@@ -15,8 +15,9 @@ from harness_temporal.hosting.worker import build_worker, stores_of
 from harness_temporal.loading import load_attribute
 from harness_temporal.temporal import HarnessPlugin, serve
 from harness_temporal.temporal.agent_run_workflow import AgentRunWorkflow
+from harness_temporal.temporal.threads.workflow import ThreadWorkflow
 
-WORKFLOWS: Final = (AgentRunWorkflow,)
+WORKFLOWS: Final = (AgentRunWorkflow, ThreadWorkflow)
 """What the worker runs by itself."""
 _OF_THE_DEPLOYED_WORKER: Final = ('http_address', 'sdk_metrics_address', 'tracing', 'maintenance')
 _logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ async def run_worker(
         plugin = HarnessPlugin(agents=agents, payloads=payloads)
         client = await connect(temporal, plugins=[plugin])
         await check_namespace(client)
-        worker = build_worker(client, wanted, workflows=(*WORKFLOWS, *further))
+        worker = build_worker(client, wanted, workflows=[*dict.fromkeys((*WORKFLOWS, *further))])
 
         def started() -> None:
             agent_names = [str(agent.name) for agent in agents]

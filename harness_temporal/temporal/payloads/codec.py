@@ -57,6 +57,7 @@ class HarnessPayloadCodec(PayloadCodec, WithSerializationContext):
         self._threshold = threshold
         self._sealers: dict[str, Sealer] = {}
         self._context: SerializationContext | None = None
+        self._loads_at_most: int | None = None
         self._watchers: list[Callable[[str], None]] = []
         self._observer = Observer()
 
@@ -72,6 +73,15 @@ class HarnessPayloadCodec(PayloadCodec, WithSerializationContext):
         """Return the codec for payloads of one owner; it shares the cache with this one."""
         codec = copy.copy(self)
         codec._context = context
+        return codec
+
+    def loading_at_most(self, size: int) -> Self:
+        """Return the codec for one `decode` of payloads that nobody vouches for; it shares the cache with this one.
+
+        It loads so many bytes from the media store and then refuses: a short payload can refer to much data.
+        """
+        codec = copy.copy(self)
+        codec._loads_at_most = size
         return codec
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
@@ -120,8 +130,12 @@ class HarnessPayloadCodec(PayloadCodec, WithSerializationContext):
             raise self._unreadable('its data is in a media store, and this `PayloadStorage` has none.')
         with self._format_errors():
             reference = Reference.of(payload)
+        if self._loads_at_most is not None:
+            self._loads_at_most -= reference.size
+            if self._loads_at_most < 0:
+                raise self._unreadable(f'its data has {reference.size} bytes, which is too much for one answer.')
         try:
-            data = await self._pieces.load(reference.depth, reference.root, sealer)
+            data = await self._pieces.load(reference.depth, reference.root, reference.size, sealer)
         except PieceError as error:
             raise self._unreadable(str(error), piece=error.uri) from error
         with self._format_errors():

@@ -35,6 +35,11 @@ def cut(data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in _spans(data)]
 
 
+def most_pieces(size: int) -> int:
+    """Return more pieces than any data of this size is cut into. A small piece has a long object beside it."""
+    return 2 * (size // SMALLEST) + 2
+
+
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     view = memoryview(data)
     start = segment = 0

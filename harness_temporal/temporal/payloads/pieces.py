@@ -16,10 +16,10 @@ from harness_temporal.media.known import Known
 from harness_temporal.media.protocol import MediaStore
 from harness_temporal.media.uri import uri_of
 from harness_temporal.recent import Recent
-from harness_temporal.temporal.payloads.cutting import cut
+from harness_temporal.temporal.payloads.cutting import cut, most_pieces
 from harness_temporal.temporal.payloads.encryption import Sealer
 from harness_temporal.temporal.payloads.references import FormatError
-from harness_temporal.temporal.payloads.tree import group, names_in
+from harness_temporal.temporal.payloads.tree import NAME_SIZE, group, names_in
 
 _AT_ONCE: Final = 8
 """Pieces of one payload that are written or read at the same time."""
@@ -69,17 +69,22 @@ class PieceStore:
         await self._put(new)
         return depth, names[0], sum(map(len, new.blobs.values()))
 
-    async def load(self, depth: int, root: bytes, sealer: Sealer | None) -> bytes:
-        """Return what was stored under a root.
+    async def load(self, depth: int, root: bytes, size: int, sealer: Sealer | None) -> bytes:
+        """Return what was stored under a root, so many bytes.
 
         Raises:
-            PieceError: A piece is missing, damaged, or needs another key.
+            PieceError: A piece is missing, damaged, or needs another key, or the root leads to more than that.
         """
         names = [root]
         for _ in range(depth):
             nodes = await self._get_all(names, sealer)
+            # A node may have one name many times: without this, a few bytes would stand for any number.
+            if sum(len(nodes[name]) for name in names) > most_pieces(size) * NAME_SIZE:
+                raise _too_much(root, size)
             names = [name for node_name in names for name in _names_in(node_name, nodes[node_name])]
         pieces = await self._get_all(names, sealer)
+        if sum(len(pieces[name]) for name in names) > size:
+            raise _too_much(root, size)
         return b''.join([pieces[name] for name in names])
 
     async def _put(self, new: _NewPieces) -> None:
@@ -143,6 +148,10 @@ class _NewPieces:
             self.pieces.append((key, name, piece))
         self._names[digest] = name
         return name
+
+
+def _too_much(root: bytes, size: int) -> PieceError:
+    return PieceError(uri_of(root.hex()), f'leads to more than the {size} bytes that it is said to have')
 
 
 def _names_in(name: bytes, node: bytes) -> list[bytes]:

@@ -21,6 +21,7 @@ from harness_temporal.temporal.threads.values import (
     ThreadOutput,
     ThreadStatus,
 )
+from harness_temporal.temporal.threads.workflow import ThreadWorkflow
 
 __all__ = [
     'THREAD_WORKFLOW',
@@ -41,4 +42,5 @@ __all__ = [
     'ThreadOptions',
     'ThreadOutput',
     'ThreadStatus',
+    'ThreadWorkflow',
 ]

@@ -99,6 +99,11 @@ class PendingAnswers:
         """Return when nobody waits any longer."""
         return self.since + policy.timeout if policy.timeout is not None else None
 
+    def is_late(self, policy: ApprovalPolicy, now: datetime) -> bool:
+        """Whether nobody waits any longer."""
+        deadline = self.deadline(policy)
+        return deadline is not None and deadline <= now
+
     def next_reminder(self, policy: ApprovalPolicy) -> datetime | None:
         """Return when the next reminder is due."""
         if policy.remind_every is None or policy.reminder_activity is None:

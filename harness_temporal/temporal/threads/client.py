@@ -35,6 +35,7 @@ from harness_temporal.temporal.threads.values import (
     ThreadStatus,
     Wait,
 )
+from harness_temporal.temporal.visibility import attributes
 
 _ReturnT = TypeVar('_ReturnT')
 
@@ -56,6 +57,8 @@ class HarnessThreads:
         task_queue: The workers' task queue.
         options: How threads that are opened here behave.
         workflow: The workflow type.
+        search_attributes: Threads that are opened here set the attributes by which they are found in the Temporal UI.
+            The namespace has to have them (docs/run-in-production.md).
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class HarnessThreads:
         task_queue: str,
         options: ThreadOptions | None = None,
         workflow: str = THREAD_WORKFLOW,
+        search_attributes: bool = False,
     ) -> None:
         self._client = client
         self._agent = agent
         self._task_queue = task_queue
         self._options = options or ThreadOptions()
         self._workflow = workflow
+        self._search_attributes = search_attributes
 
     async def open(
         self,
@@ -100,6 +105,7 @@ class HarnessThreads:
             name=name,
             options=self._options,
             state=_of_thread(thread_id, state) if state is not None else None,
+            search_attributes=self._search_attributes,
         )
         try:
             await self._client.start_workflow(
@@ -110,6 +116,7 @@ class HarnessThreads:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
                 static_summary=name,
+                search_attributes=(attributes.at_opening(self._agent, thread_id) if self._search_attributes else None),
             )
         except WorkflowAlreadyStartedError as error:
             raise _closed(thread_id) from error

@@ -19,7 +19,6 @@ from harness_temporal.temporal.threads.values import (
     Reply,
     ResolveInput,
     SendInput,
-    ThreadState,
     ThreadStatus,
     Turn,
     Wait,
@@ -43,7 +42,7 @@ class ThreadDesk:
 
     async def send(self, given: SendInput) -> Reply:
         """Accept a message, once for each key."""
-        return await self._reply(self._thread.turns.accept(given), given.wait)
+        return await self._reply(self._thread.accept(given), given.wait)
 
     def check_resolve(self, given: ResolveInput) -> None:
         """Refuse answers that fit no call. See `checked_answers`."""
@@ -104,14 +103,9 @@ class ThreadDesk:
     def status(self) -> ThreadStatus:
         """Return where the thread is."""
         thread = self._thread
-        turn, current = thread.turns.latest, thread.turns.current
-        state: ThreadState = 'idle'
-        if thread.closed:
-            state = 'closed'
-        elif current is not None:
-            state = 'waiting_for_approval' if current.status == 'waiting_for_approval' else 'running'
+        turn = thread.turns.latest
         return ThreadStatus(
-            state=state,
+            state=thread.state,
             name=thread.name,
             turn=self._tell(turn) if turn is not None else None,
             queued=len(thread.turns.queued),
@@ -120,8 +114,7 @@ class ThreadDesk:
 
     def approvals(self) -> list[PendingCall]:
         """Return the calls that the turn waits for."""
-        pending = self._thread.pending
-        return pending.pending(self._thread.input.options.approvals) if pending is not None else []
+        return self._thread.waits_for()
 
     # --- replies ---
 

@@ -1,18 +1,38 @@
-"""Remind somebody of a turn that waits. Workflow-side."""
+"""Wait for answers, and remind somebody meanwhile. Workflow-side."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
-from harness_temporal.temporal.threads.values import ApprovalReminder
+from harness_temporal.temporal.threads.approvals import PendingAnswers
+from harness_temporal.temporal.threads.values import ApprovalPolicy, ApprovalReminder
 
 _ATTEMPT_TIMEOUT = timedelta(minutes=1)
 _TIMEOUT = timedelta(minutes=10)
+
+
+async def wait_for_answers(
+    pending: PendingAnswers, policy: ApprovalPolicy, *, is_over: Callable[[], bool], remind: Callable[[int], None]
+) -> None:
+    """Wait until it is over. Meanwhile remind by number, and at the deadline give up, which answers every call."""
+    while not is_over():
+        wait = pending.next_event(policy, workflow.now())
+        if wait is None or wait > timedelta(0):
+            try:
+                await workflow.wait_condition(is_over, timeout=wait, timeout_summary='approvals')
+            except TimeoutError:
+                continue
+        elif pending.is_late(policy, workflow.now()):
+            pending.give_up(f'Nobody answered within {policy.timeout}, so the call was not made.')
+        else:
+            pending.note_reminder(policy, workflow.now())
+            remind(pending.reminded)
 
 
 class Reminders:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Never
 
 from pydantic_ai.durable_exec.temporal import AgentEventStream
@@ -16,15 +15,19 @@ from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput, r
 from harness_temporal.temporal.failures import is_missing_snapshot, told
 from harness_temporal.temporal.threads.approvals import PendingAnswers
 from harness_temporal.temporal.threads.basis import Basis
-from harness_temporal.temporal.threads.reminding import Reminders
+from harness_temporal.temporal.threads.reminding import Reminders, wait_for_answers
+from harness_temporal.temporal.threads.signs import Signs
 from harness_temporal.temporal.threads.steps import summarize
 from harness_temporal.temporal.threads.turns import Turns
 from harness_temporal.temporal.threads.values import (
     ApprovalReminder,
     CarriedThread,
+    PendingCall,
+    SendInput,
     StepSummary,
     ThreadInput,
     ThreadOutput,
+    ThreadState,
     Turn,
     TurnEnd,
 )
@@ -58,8 +61,21 @@ class Thread:
         self._run: Run | None = None
         self._runs_here = 0
         self._reminders = Reminders(input.options.approvals.reminder_activity)
+        self._signs = Signs(input)
 
     # --- what there is to see ---
+
+    @property
+    def state(self) -> ThreadState:
+        """What the thread does."""
+        turn = self.turns.current
+        if turn is None:
+            return 'closed' if self.closed else 'idle'
+        return 'waiting_for_approval' if turn.status == 'waiting_for_approval' else 'running'
+
+    def waits_for(self) -> list[PendingCall]:
+        """Return the calls that the turn waits for."""
+        return self.pending.pending(self.input.options.approvals) if self.pending is not None else []
 
     def steps(self) -> list[StepSummary]:
         """Return the steps of the newest run of the newest turn."""
@@ -69,7 +85,16 @@ class Thread:
         """Return what a turn has used up to this moment."""
         return turn.usage + self._run.usage if self._run is not None and turn is self.turns.current else turn.usage
 
+    def _tell(self) -> None:
+        self._signs.put_up(self.state, self.turns, self.waits_for())
+
     # --- what others ask for, checked ---
+
+    def accept(self, given: SendInput) -> Turn:
+        """Take a message."""
+        turn = self.turns.accept(given)
+        self._tell()
+        return turn
 
     def cancel(self, turn: Turn) -> None:
         """Have a turn end as cancelled."""
@@ -78,12 +103,14 @@ class Thread:
             self._end(turn, 'cancelled')
         elif self._run is not None:
             self._run.cancel()
+        self._tell()
 
     def resolve(self, answers: DeferredToolResults) -> None:
         """Take answers. When they are all there, the turn goes on."""
         assert self.pending is not None
         self.pending.add(answers)
         self._go_on_when_answered()
+        self._tell()
 
     def note_update(self, update_id: str) -> None:
         """Remember that an update was carried out."""
@@ -94,8 +121,10 @@ class Thread:
     async def run(self) -> ThreadOutput:
         """Run turn after turn, until the thread is closed and has answered what it accepted."""
         while (input := await self._next()) is not None:
+            self._tell()
             await self._drive(input)
         self.closed = True
+        self._tell()
         await self._events.close()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ThreadOutput(
@@ -114,7 +143,7 @@ class Thread:
         while True:
             turn = self.turns.current
             if turn is None:
-                await workflow.wait_condition(lambda: bool(self.turns.queued) or self.closing or self._is_full())
+                await self._wait_for_messages()
             elif not turn.cancelled:
                 await self._wait_for_answers(turn)
             if self._is_full():
@@ -127,6 +156,14 @@ class Thread:
                 return self._begin(self.turns.queued[0])
             if self.closing:
                 return None
+
+    async def _wait_for_messages(self) -> None:
+        def is_over() -> bool:
+            return bool(self.turns.queued) or self.closing or self._is_full()
+
+        if not is_over():
+            self._tell()
+        await workflow.wait_condition(is_over)
 
     def _is_full(self) -> bool:
         """Whether this workflow run's history has had its time. One that ran no agent would be handed on for ever."""
@@ -216,34 +253,21 @@ class Thread:
     # --- waiting for answers ---
 
     async def _wait_for_answers(self, turn: Turn) -> None:
-        pending, policy = self.pending, self.input.options.approvals
+        pending = self.pending
         assert pending is not None
 
         def is_over() -> bool:
             return pending.is_complete or turn.cancelled or self._is_full()
 
-        while not is_over():
-            wait = pending.next_event(policy, workflow.now())
-            if wait is None or wait > timedelta(0):
-                try:
-                    await workflow.wait_condition(is_over, timeout=wait, timeout_summary='approvals')
-                except TimeoutError:
-                    continue
-            else:
-                self._waited(pending)
+        if not is_over():
+            self._tell()
+        await wait_for_answers(pending, self.input.options.approvals, is_over=is_over, remind=self._remind)
+        self._go_on_when_answered()
 
-    def _waited(self, pending: PendingAnswers) -> None:
-        """Do what is due while nobody answers."""
-        policy = self.input.options.approvals
-        deadline = pending.deadline(policy)
-        if deadline is not None and deadline <= workflow.now():
-            pending.give_up(f'Nobody answered within {policy.timeout}, so the call was not made.')
-            return self._go_on_when_answered()
-        pending.note_reminder(policy, workflow.now())
-        reminder = ApprovalReminder(
-            thread_id=self.input.thread_id, name=self.name, number=pending.reminded, pending=pending.pending(policy)
+    def _remind(self, number: int) -> None:
+        self._reminders.send(
+            ApprovalReminder(thread_id=self.input.thread_id, name=self.name, number=number, pending=self.waits_for())
         )
-        self._reminders.send(reminder)
 
     def _go_on_when_answered(self) -> None:
         turn = self.turns.current
@@ -263,6 +287,7 @@ class Thread:
     # --- going on in another workflow run ---
 
     async def _hand_over(self, going_on: AgentRunInput | None) -> Never:
+        self._tell()
         self.handing_over = True
         self._events.stream.detach_pollers()
         await workflow.wait_condition(workflow.all_handlers_finished)

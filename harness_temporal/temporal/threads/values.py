@@ -151,6 +151,8 @@ class ThreadInput:
     """What the thread goes on from. Its id is the thread's."""
     going_on: CarriedThread | None = None
     """Set by a thread that continues as new."""
+    search_attributes: bool = False
+    """Whether the namespace has the search attributes of `visibility.attributes`, so that the thread can set them."""
 
     def beginning(self) -> CarriedThread:
         """Return what the thread begins with in this workflow run.

@@ -5,7 +5,9 @@ The details are in no history: the worker answers the UI's question with them, f
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,14 +16,14 @@ from temporalio.worker import StartActivityInput
 
 from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_KEY, tells_unknown
 from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
-from harness_temporal.temporal.visibility.summaries import call_text, model_summary, tool_summary
+from harness_temporal.temporal.visibility.summaries import call_text, model_summary, operation_summary, tool_summary
 
 SHOWN: Final = 20
 """How many of the latest activities are shown."""
 
 _TOLD: Final = {
-    'approval_required': 'waits for approval',
-    'call_deferred': 'waits for a result from outside',
+    'approval_required': 'asked for approval',
+    'call_deferred': 'asked for a result from outside',
     'model_retry': 'asked to be called again',
     'validation_error': 'asked to be called again',
     'tool_failed': 'told the model that it failed',
@@ -35,17 +37,24 @@ class Row:
 
     step: int
     what: str
+    """As it stands in a cell."""
     state: str = 'running'
 
 
 class StepTable:
-    """The activities of the agents of one workflow run."""
+    """The activities of the agents of one workflow run, below what the workflow says of itself."""
 
     def __init__(self) -> None:
+        self._heading = ''
         self._rows = deque[Row](maxlen=SHOWN)
         self._runs: dict[str, None] = {}
         self._unknown = 0
         self._shown = ''
+
+    def head(self, heading: str) -> None:
+        """Put Markdown above the table, instead of what was there."""
+        self._heading = heading
+        self._show()
 
     def add(self, input: StartActivityInput, run_id: str | None) -> Row | None:
         """Add an activity, if it is a model request or a tool call, and put its summary on it."""
@@ -53,12 +62,14 @@ class StepTable:
         context: dict[str, Any] = getattr(params, 'serialized_run_context', None) or {}
         step: int = context.get('run_step', 0)
         if input.activity.endswith(TOOL_CALL):
-            row = Row(step, call_text(params.name, params.tool_args))
-            input.summary = tool_summary(step, row.what)
+            call = call_text(params.name, params.tool_args)
+            row = Row(step, call_cell(call))
+            input.summary = tool_summary(step, call)
         elif input.activity.endswith(MODEL_REQUESTS):
             row = Row(step, 'ask the model')
             input.summary = model_summary(step)
         else:
+            input.summary = operation_summary(input.activity) or input.summary
             return None
         if run_id is not None:
             self._runs[run_id] = None
@@ -88,10 +99,10 @@ class StepTable:
         return _TOLD.get(kind or '', 'done')
 
     def _show(self) -> None:
-        # What the workflow's own code says of itself stays.
+        # What the workflow's code has set as the details itself stays.
         if workflow.get_current_details() != self._shown:
             return
-        self._shown = self.markdown()
+        self._shown = '\n\n'.join(filter(None, (self._heading, self.markdown() if self._rows else '')))
         workflow.set_current_details(self._shown)
 
     def markdown(self) -> str:
@@ -101,9 +112,26 @@ class StepTable:
         if self._unknown:
             facts.append(f'**{self._unknown} with unknown outcome**: see `harness-temporal effects list`')
         lines = [' · '.join(facts), '', '| step | | |', '| --- | --- | --- |']
-        lines += [f'| {row.step} | {_cell(row.what)} | {_cell(row.state)} |' for row in reversed(self._rows)]
+        lines += [f'| {row.step} | {row.what} | {cell(row.state)} |' for row in reversed(self._rows)]
         return '\n'.join(lines)
 
 
-def _cell(text: str) -> str:
+step_table: ContextVar[StepTable | None] = ContextVar('harness_temporal.step_table', default=None)
+"""The table of the workflow run. The interceptor sets it."""
+
+
+def cell(text: str) -> str:
+    """Return a text as it stands in a cell of a table."""
     return ' '.join(text.split()).replace('|', '\\|')[:300]
+
+
+def call_cell(call: str) -> str:
+    """Return a call (`call_text`) as it stands in a cell: as code.
+
+    As prose the UI would show another call: it takes `*` and `<` away, makes one character of `--` and of `1/2`, and
+    bends the quotes.
+    """
+    text = cell(call)
+    fence = '`' * (max(map(len, re.findall('`+', text)), default=0) + 1)
+    # A cut text may end with what would be part of the fence.
+    return f'{fence}{text}{" " if text.endswith("`") else ""}{fence}'

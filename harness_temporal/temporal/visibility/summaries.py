@@ -11,6 +11,15 @@ LONGEST: Final = 200
 """Characters of a summary. Temporal takes 400 bytes."""
 _VALUE: Final = 40
 _CUT: Final = '…'
+_OPERATIONS: Final = {
+    'start_run': 'record that the run begins',
+    'append_event': 'record what happened',
+    'save_snapshot': 'save a snapshot',
+    'start_tool_effect': 'record that a tool call begins',
+    'finish_tool_effect': 'record how a tool call ended',
+    'end_run': 'record how the run ended',
+}
+"""What `StepPersistence` does in activities of its own."""
 
 
 def run_summary(agent: str, prompt: str | None) -> str:
@@ -26,6 +35,12 @@ def model_summary(step: int) -> str:
 def tool_summary(step: int, call: str) -> str:
     """Summarize a tool call: step, tool, short arguments (`call_text`)."""
     return _short(f'step {step}: {call}', LONGEST)
+
+
+def operation_summary(activity: str) -> str | None:
+    """Summarize an activity in which `StepPersistence` writes; `None` for another one."""
+    _, ours, operation = activity.rpartition('__capability__step_persistence__')
+    return _OPERATIONS.get(operation) if ours else None
 
 
 def call_text(name: str, arguments: Mapping[str, object]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pydantic_ai.messages import (
     BinaryContent,
@@ -15,6 +17,8 @@ from harness_temporal.errors import (
 )
 from harness_temporal.media.protocol import BaseMediaStore
 from harness_temporal.media.uri import media_uri
+from harness_temporal.stores.maintenance import StoreMaintenance
+from harness_temporal.stores.memory import InMemoryStepStore
 from harness_temporal.testing.conversations.base import (
     HELD_ID,
     PATHS,
@@ -73,6 +77,43 @@ class DeletingConformance(ConversationTests):
         await store.delete(source=second)
         with pytest.raises(ConversationConflict, match='deleted'):
             await store.delete(source=second)
+
+    async def test_conversation_is_deleted_by_its_id_at_any_revision(self, place: Place) -> None:
+        store = place.conversations
+        first = await store.save(summary=a_conversation(), messages=turns(1))
+        await store.save(summary=first, messages=turns(2))
+        await store.save(summary=a_conversation('other'), messages=turns(1))
+        await fill(place.steps, conversation_id=HELD_ID)
+        assert await store.delete_by_id(conversation_id=HELD_ID)
+        assert await left(place.steps) == []
+        assert await ids(store) == ['other']
+        assert not await store.delete_by_id(conversation_id=HELD_ID)
+
+    async def test_maintenance_deletes_a_conversation_with_its_runs(self, place: Place) -> None:
+        store, steps = place.conversations, place.steps
+        maintenance = StoreMaintenance(steps, conversations=store)
+        saved = await store.save(summary=a_conversation(outcome='running'), messages=turns(1))
+        for run_id, conversation in (('run-1', HELD_ID), ('run-2', HELD_ID), ('run-other', 'without a head')):
+            await fill(steps, run_id, conversation_id=conversation)
+        with pytest.raises(ConversationConflict, match='busy'):
+            await maintenance.delete_conversation(HELD_ID)
+        assert (await left(steps), await left(steps, 'run-2')) == (ALL, ALL)
+        await store.save(summary=replace(saved, outcome='completed'), messages=turns(2))
+        assert {*await maintenance.delete_conversation(HELD_ID)} == {'run-1', 'run-2'}
+        assert (await left(steps), await left(steps, 'run-2'), await ids(store)) == ([], [], [])
+        # Nothing is left to be deleted twice, and a conversation needs no head.
+        assert await maintenance.delete_conversation(HELD_ID) == []
+        assert await left(steps, 'run-other') == ALL
+        assert await maintenance.delete_conversation('without a head') == ['run-other']
+        assert await left(steps, 'run-other') == []
+
+    async def test_maintenance_deletes_runs_that_are_not_where_the_head_is(self, place: Place) -> None:
+        elsewhere = InMemoryStepStore()
+        await place.conversations.save(summary=a_conversation(), messages=turns(1))
+        await fill(elsewhere, conversation_id=HELD_ID)
+        maintenance = StoreMaintenance(elsewhere, conversations=place.conversations)
+        assert await maintenance.delete_conversation(HELD_ID) == ['run-1']
+        assert (await left(elsewhere), await ids(place.conversations)) == ([], [])
 
     async def test_collection_spares_what_a_conversation_has(self, place: Place) -> None:
         store, steps = place.conversations, place.steps

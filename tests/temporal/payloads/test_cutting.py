@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_temporal.temporal.payloads.cutting import LARGEST, LONG, cut
+from harness_temporal.temporal.payloads.cutting import LARGEST, LONG, SMALLEST, cut, most_pieces
 from harness_temporal.temporal.payloads.tree import NAME_SIZE, group, names_in
 
 SIZE = 2_000_000
@@ -69,6 +69,7 @@ def test_pieces_make_up_the_data_and_none_is_too_large(data: bytes) -> None:
     pieces = cut(data)
     assert b''.join(pieces) == data
     assert all(0 < len(piece) <= LARGEST for piece in pieces)
+    assert len(pieces) <= most_pieces(len(data))
 
 
 @given(payloads, payloads)
@@ -112,6 +113,15 @@ def test_a_part_elsewhere_shares_its_pieces(kind: str) -> None:
 def test_pieces_are_not_tiny(kind: str) -> None:
     data = data_of(kind)
     assert len(data) / len(cut(data)) > 1000
+
+
+@pytest.mark.parametrize('long', [LONG, LONG + 1, LARGEST, LARGEST + 1, 2 * LARGEST + 1])
+@pytest.mark.parametrize('short', [3, SMALLEST - 3])
+def test_there_are_not_too_many_pieces_of_short_objects_beside_long_ones(long: int, short: int) -> None:
+    one = b'{' + b'x' * (short - 3) + b'},'
+    for filling in (b'x' * (long - 3), Random(5).randbytes(long).hex()[: long - 3].encode()):
+        data = (one + b'{' + filling + b'},') * 40
+        assert len(cut(data)) <= most_pieces(len(data)) // 3
 
 
 def names(count: int, seed: int = 0) -> list[bytes]:
