@@ -65,10 +65,10 @@ def test_help_imports_neither_temporal_nor_agents(arguments: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == 'end'
 
 
-def test_looking_into_a_store_does_not_import_temporal() -> None:
+def test_looking_into_a_store_does_not_import_temporal(tmp_path: Path) -> None:
     code = (
         'import sys\nfrom harness_temporal.cli.app import app\n'
-        "app(['runs', 'list', '--store', 'file:.'], standalone_mode=False)\n"
+        f"app(['runs', 'list', '--store', 'file:{tmp_path}'], standalone_mode=False)\n"
         "print('temporalio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, '-c', code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
