@@ -13,21 +13,24 @@ from typing import Any
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.tools import DeferredToolRequests, Tool
 from temporalio import activity
 
 from benchmarks.faults.oracle import have_effect
 from benchmarks.faults.script import DELEGATED, delegate_prefix, given, prompt, respond
 from harness_temporal import HarnessDurability, StepPersistence, annotate_tool_effect, recovery_retryable
 from harness_temporal.stores import StepStore
+from harness_temporal.temporal import delegate as delegate_to_child
 from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
 
 HEARTBEAT = timedelta(seconds=1)
 LARGE = 150_000
 """Characters of a large result: a blob of its own, and more than a state that goes by value."""
-REPORTING, CAUTIOUS, DELEGATE = 'reporting', 'cautious', 'delegate'
-UNDECLARED = frozenset({'pay', 'pay_in_thread', 'archive', 'ask'})
+REPORTING, CAUTIOUS, DELEGATE, COLLEAGUE = 'reporting', 'cautious', 'delegate', 'colleague'
+UNDECLARED = frozenset({'pay', 'pay_in_thread', 'archive', 'ask', 'hand_over'})
 """Tools that must not run twice."""
+EFFECTLESS = frozenset({'hand_over'})
+"""Tools that have no effect but those of the run that they start."""
 
 
 def durability() -> HarnessDurability[None]:
@@ -40,7 +43,10 @@ def durability() -> HarnessDurability[None]:
 
 
 def agents(store: StepStore, oracle: Path) -> list[Agent[None, Any]]:
-    """Return the agents: one tells the model of an unknown outcome, the other suspends for a decision."""
+    """Return the agents: one tells the model of an unknown outcome, the other suspends for a decision.
+
+    Both hand work to a third, in a child workflow.
+    """
 
     def act(ctx: RunContext[None]) -> str:
         assert ctx.tool_call_id is not None
@@ -76,6 +82,11 @@ def agents(store: StepStore, oracle: Path) -> list[Agent[None, Any]]:
         result = await delegate_agent.run(prompt(DELEGATED, delegate_prefix(ctx.tool_call_id)))
         return f'{act(ctx)} {result.output}'
 
+    async def hand_over(ctx: RunContext[None]) -> str:
+        assert ctx.tool_call_id is not None
+        steps = prompt(DELEGATED, delegate_prefix(ctx.tool_call_id))
+        return f'{given(ctx.tool_call_id)} {(await delegate_to_child(ctx, agent=COLLEAGUE, prompt=steps)).output}'
+
     async def archive(ctx: RunContext[None]) -> str:
         await pause()
         return f'{act(ctx)} {"page " * (LARGE // 5)}'
@@ -94,7 +105,10 @@ def agents(store: StepStore, oracle: Path) -> list[Agent[None, Any]]:
         return Agent(
             FunctionModel(respond),
             name=name,
-            tools=[pay, look, delegate, archive, pay_in_thread, ask],
+            tools=[
+                *(pay, look, delegate, archive, pay_in_thread, ask),
+                Tool(hand_over, metadata={'temporal': False}),
+            ],
             output_type=[str, DeferredToolRequests],
             capabilities=[
                 StepPersistence[None](store=store, agent_name=name, on_unknown=on_unknown, capture_frontier=True),
@@ -102,4 +116,4 @@ def agents(store: StepStore, oracle: Path) -> list[Agent[None, Any]]:
             ],
         )
 
-    return [agent(REPORTING, 'report'), agent(CAUTIOUS, 'suspend')]
+    return [agent(REPORTING, 'report'), agent(CAUTIOUS, 'suspend'), agent(COLLEAGUE, 'report')]

@@ -121,6 +121,9 @@ class Nemesis:
             case 'restart_store':
                 if self.place.server is not None:
                     self._alone(planned.fault, self._restart_store(planned))
+            case 'restart_objects':
+                if self.place.objects is not None:
+                    self._alone(planned.fault, self._restart_objects(self.place.objects, planned.lasting))
             case 'restart_temporal':
                 self._alone(planned.fault, self._restart_temporal(planned.lasting))
             case 'delay' | 'hold' | 'cut':
@@ -181,6 +184,11 @@ class Nemesis:
         await asyncio.to_thread(server.start)
         await asyncio.sleep(_SERVERS_AGAIN)
 
+    async def _restart_objects(self, objects: Proxy, seconds: float) -> None:
+        # Its server keeps everything in memory: clients see of a restart what they see of this.
+        await objects.cut(lasting=seconds / 3)
+        await asyncio.sleep(_SERVERS_AGAIN)
+
     async def _restart_temporal(self, seconds: float) -> None:
         await asyncio.to_thread(self.temporal.stop)
         await asyncio.sleep(seconds / 3)
@@ -188,9 +196,8 @@ class Nemesis:
         await asyncio.sleep(_SERVERS_AGAIN)
 
     async def _disturb(self, planned: PlannedFault) -> None:
-        proxies: list[Proxy] = [self.temporal.proxy]
-        if self.place.proxy is not None:
-            proxies.append(self.place.proxy)
+        behind = (self.temporal.proxy, self.place.proxy, self.place.objects)
+        proxies = [proxy for proxy in behind if proxy is not None]
         disturbed = proxies[int(planned.victim * len(proxies))]
         match planned.fault:
             case 'delay':

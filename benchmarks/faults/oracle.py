@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _EFFECT, _READY = 'effect', 'ready'
-RESUMED = '~'
-"""Between a workflow's id and the number of its resumption."""
+RESUMED, CHILD = '~', '/'
+"""Between a workflow's id and the number of its resumption, and between that and the name of a child."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Oracle:
         workflow_id, call_id = words
         os.write(self._log, line)
         os.fsync(self._log)
-        run = workflow_id.partition(RESUMED)[0]
+        run = workflow_id.partition(CHILD)[0].partition(RESUMED)[0]
         self.effects[run, call_id] += 1
         self._by_workflow[workflow_id, call_id] += 1
         most = max(self.in_one_workflow[run, call_id], self._by_workflow[workflow_id, call_id])

@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from benchmarks.faults.nemesis import Nemesis
 from benchmarks.faults.oracle import oracle
 from benchmarks.faults.peer_worker import AGENT, run_worker
-from benchmarks.faults.places import Place
+from benchmarks.faults.places import Place, StoreAddress
 from benchmarks.faults.plan import planned_faults, planned_runs, planned_workers
 from benchmarks.faults.runs import patiently
 from benchmarks.faults.script import prompt
@@ -54,12 +55,14 @@ async def campaign(*, seed: int, runs: int, kills: int, workers: int) -> dict[st
             config = WorkerConfig(
                 address=server.proxy.address,
                 task_queue='peer',
-                store='',
+                store=StoreAddress(''),
                 oracle=outside.socket,
                 log=folder / 'workers.log',
             )
             healthy = (replace(planned, mine=None, clock_shift=timedelta(0)) for planned in planned_workers(seed))
-            nemesis = Nemesis(config, workers, Place('', ''), server, outside, healthy, _start_worker)
+            nemesis = Nemesis(
+                config, workers, Place(config.store, config.store), server, outside, healthy, _start_worker
+            )
             client = await Client.connect(
                 server.address,
                 plugins=[PydanticAIPlugin()],
@@ -86,7 +89,9 @@ async def campaign(*, seed: int, runs: int, kills: int, workers: int) -> dict[st
             raging = asyncio.create_task(nemesis.rage(planned_faults(seed), until=over))
             # Each call is one to an undeclared tool: those are what is compared.
             tasks = [
-                asyncio.create_task(one(run.workflow_id, [['pay' for _ in step] for step in run.steps]))
+                asyncio.create_task(
+                    one(run.workflow_id, [['pay' for _ in step] for step in chain(run.steps, *run.messages)])
+                )
                 for run in planned_runs(seed, runs)
             ]
             while nemesis.kills < kills and not all(task.done() for task in tasks):

@@ -10,15 +10,28 @@ from typing import Literal
 
 from benchmarks.faults.agents import CAUTIOUS, REPORTING
 from benchmarks.faults.mines import WHAT, Mine
-from benchmarks.faults.script import Steps
+from benchmarks.faults.script import Steps, calls, message_prefix
+from harness_temporal.temporal.threads.client import thread_workflow_id
 
-Fault = Literal['kill', 'terminate', 'stop', 'full_disk', 'restart_store', 'restart_temporal', 'delay', 'hold', 'cut']
+Fault = Literal[
+    'kill',
+    'terminate',
+    'stop',
+    'full_disk',
+    'restart_store',
+    'restart_objects',
+    'restart_temporal',
+    'delay',
+    'hold',
+    'cut',
+]
 _FAULTS: dict[Fault, int] = {
     'kill': 60,
     'terminate': 10,
     'stop': 14,
     'full_disk': 4,
     'restart_store': 3,
+    'restart_objects': 3,
     'restart_temporal': 2,
     'delay': 3,
     'hold': 2,
@@ -26,6 +39,9 @@ _FAULTS: dict[Fault, int] = {
 }
 """How often each is chosen, by weight."""
 _TOOLS = ('pay', 'look', 'archive', 'pay_in_thread', 'delegate')
+_MOST_EVENTS = 25
+"""Of a history that is to continue as new."""
+_KINDS = ('plain', 'parallel', 'large', 'long', 'approval', 'delegation', 'thread')
 
 
 @dataclass(frozen=True)
@@ -33,9 +49,23 @@ class PlannedRun:
     workflow_id: str
     kind: str
     agent: str
-    steps: Steps
+    steps: Steps = ()
+    messages: tuple[Steps, ...] = ()
+    """The steps of each message of a thread."""
     history_events: int | None = None
     """When it goes on in another workflow run."""
+
+    @property
+    def thread_id(self) -> str:
+        return self.workflow_id.removeprefix(thread_workflow_id(''))
+
+    @property
+    def calls(self) -> dict[str, str]:
+        """The tools by call id, those of delegates too."""
+        found = calls(self.steps)
+        for number, steps in enumerate(self.messages):
+            found |= calls(steps, message_prefix(number))
+        return found
 
 
 @dataclass(frozen=True)
@@ -57,15 +87,17 @@ class PlannedWorker:
 
 def planned_runs(seed: int, runs: int) -> list[PlannedRun]:
     chosen = random.Random(f'runs {seed}')
-    return [_run(chosen, f'faults-{seed}-{number}') for number in range(runs)]
+    return [_run(chosen, seed, number) for number in range(runs)]
 
 
-def _run(chosen: random.Random, workflow_id: str) -> PlannedRun:
+def _run(chosen: random.Random, seed: int, number: int) -> PlannedRun:
+    workflow_id = f'faults-{seed}-{number}'
+
     def steps(count: int, width: int) -> list[list[str]]:
         return [chosen.choices(_TOOLS, (5, 3, 1, 1, 1), k=chosen.randint(1, width)) for _ in range(count)]
 
     agent = chosen.choice((REPORTING, REPORTING, CAUTIOUS))
-    match chosen.choice(('plain', 'parallel', 'large', 'long', 'approval')):
+    match chosen.choice(_KINDS):
         case 'plain':
             return PlannedRun(workflow_id, 'plain', agent, steps(chosen.randint(2, 6), 1))
         case 'parallel':
@@ -74,7 +106,16 @@ def _run(chosen: random.Random, workflow_id: str) -> PlannedRun:
             large = [['archive', *names] for names in steps(2, 1)]
             return PlannedRun(workflow_id, 'large', agent, [*large, ['pay']])
         case 'long':
-            return PlannedRun(workflow_id, 'long', agent, steps(8, 2), history_events=25)
+            return PlannedRun(workflow_id, 'long', agent, steps(8, 2), history_events=_MOST_EVENTS)
+        case 'delegation':
+            handing = [['hand_over', *names] for names in steps(2, 1)]
+            events = chosen.choice((None, _MOST_EVENTS))
+            return PlannedRun(workflow_id, 'delegation', agent, [*handing, ['pay']], history_events=events)
+        case 'thread':
+            messages = (steps(2, 1), [['ask', 'hand_over'], ['pay']], steps(1, 2))
+            events = chosen.choice((None, _MOST_EVENTS))
+            thread = thread_workflow_id(f'faults_{seed}x{number}')
+            return PlannedRun(thread, 'thread', agent, messages=messages, history_events=events)
         case _:
             asking = [['ask', *names] for names in steps(2, 1)]
             return PlannedRun(workflow_id, 'approval', agent, [*steps(1, 2), *asking, ['pay']])

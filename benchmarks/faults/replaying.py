@@ -10,12 +10,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from benchmarks.faults.agents import agents
-from benchmarks.faults.workers import BUILD_ID, keep_log
+from benchmarks.faults.workers import BUILD_ID, WORKFLOWS, keep_log
 from harness_temporal.records import Batch
 from harness_temporal.stores import InMemoryStepStore
 from harness_temporal.temporal import HarnessPlugin
 from tests.forks import FORKS
-from workflows.agent_run import AgentRunWorkflow
 
 _AT_ONCE = 2
 
@@ -55,7 +54,8 @@ def _replay(workflow_id: str, history: str, log: Path, sender: Any) -> None:
 
     async def run() -> str | None:
         plugin = HarnessPlugin(agents=agents(ReadOnlyStore(), Path('nowhere')))
-        replayer = Replayer(workflows=[AgentRunWorkflow], plugins=[plugin], build_id=BUILD_ID)
+        # Without looking for deadlocks: a machine that has much to do is none.
+        replayer = Replayer(workflows=WORKFLOWS, plugins=[plugin], build_id=BUILD_ID, debug_mode=True)
         parsed = WorkflowHistory.from_json(workflow_id, history)
         result = await replayer.replay_workflow(parsed, raise_on_replay_failure=False)
         return repr(result.replay_failure) if result.replay_failure is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -26,8 +26,10 @@ from harness_temporal.temporal.carried_state import SnapshotReference
 from harness_temporal.temporal.client import AGENT_RUN_WORKFLOW
 
 T = TypeVar('T')
+Status = Literal['completed', 'suspended', 'cancelled', 'failed', 'lost']
 DECIDED = 'decided by a person'
-_RESUMPTIONS = 12
+RESUMPTIONS = 12
+"""How often a run is resumed, at most."""
 _TASK_TIMEOUT = timedelta(seconds=5)
 """How long a workflow task of a worker that died keeps the run waiting."""
 _REQUESTS: TypeAdapter[DeferredToolRequests] = TypeAdapter(DeferredToolRequests)
@@ -44,7 +46,7 @@ class Leg:
     failure: str | None = None
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         return self.ended.status if self.ended is not None else 'failed' if self.failure is not None else 'lost'
 
 
@@ -53,16 +55,28 @@ class Driven:
     planned: PlannedRun
     legs: list[Leg] = field(default_factory=list[Leg])
 
+    @property
+    def workflow_ids(self) -> list[str]:
+        return [leg.workflow_id for leg in self.legs]
 
-async def drive(client: Client, task_queue: str, planned: PlannedRun) -> Driven:
+    @property
+    def failures(self) -> list[str]:
+        return [leg.failure for leg in self.legs if leg.failure is not None]
+
+    @property
+    def resumptions(self) -> int:
+        return len(self.legs) - 1
+
+
+async def drive(client: Client, task_queue: str, driven: Driven) -> None:
     """Run to the end. A run that does not get there leaves a last leg that is neither ended nor failed."""
-    driven = Driven(planned)
+    planned = driven.planned
     input = AgentRunInput(
         agent=planned.agent,
         prompt=prompt(planned.steps),
         history_budget=HistoryBudget(events=planned.history_events),
     )
-    for number in range(_RESUMPTIONS):
+    for number in range(RESUMPTIONS):
         leg = Leg(f'{planned.workflow_id}{RESUMED}{number}' if number else planned.workflow_id)
         driven.legs.append(leg)
         await _run_leg(client, task_queue, planned.agent, leg, input)
@@ -74,7 +88,6 @@ async def drive(client: Client, task_queue: str, planned: PlannedRun) -> Driven:
             answers=_answers(leg.ended.output) if leg.ended is not None else None,
             history_budget=HistoryBudget(events=planned.history_events),
         )
-    return driven
 
 
 async def _run_leg(client: Client, task_queue: str, agent: str, leg: Leg, input: AgentRunInput) -> None:
@@ -93,8 +106,7 @@ async def _run_leg(client: Client, task_queue: str, agent: str, leg: Leg, input:
         return (await handle.describe()).raw_description.workflow_execution_info.first_run_id
 
     await patiently(start)
-    run_id = f'{await patiently(first_run)}:0'
-    leg.run_id = resolve_run_id(explicit=None, agent_name=agent, context_run_id=run_id)
+    leg.run_id = persisted_id(agent, await patiently(first_run))
     try:
         leg.ended = await patiently(handle.result)
     except WorkflowFailureError as error:
@@ -103,6 +115,11 @@ async def _run_leg(client: Client, task_queue: str, agent: str, leg: Leg, input:
         while isinstance(cause, ActivityError) and cause.cause is not None:
             cause = cause.cause
         leg.failure = f'{getattr(cause, "type", None) or type(cause).__name__}: {cause}'
+
+
+def persisted_id(agent: str, first_run_id: str) -> str:
+    """Return the id of the agent run of a workflow, whose first workflow run has this id."""
+    return resolve_run_id(explicit=None, agent_name=agent, context_run_id=f'{first_run_id}:0')
 
 
 def _answers(output: Any) -> Any:

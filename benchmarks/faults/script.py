@@ -1,7 +1,8 @@
 """What the agents of the campaign do: the prompt says it, and the final answer tells what every call gave.
 
 A prompt is the JSON of a list of steps, each a list of tool names. A call's id is its place, `call-{step}-{number}`,
-so the calls of all runs share their ids, as those of real providers may.
+so the calls of all runs share their ids, as those of real providers may. Those of a thread's messages and of delegates
+have a prefix.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from pydantic_ai.models.function import AgentInfo
 
 Steps = Sequence[Sequence[str]]
 DELEGATED = [['pay']]
-"""The steps of the run that the tool `delegate` starts."""
+"""The steps of the run that a delegating tool starts."""
+DELEGATING = frozenset({'delegate', 'hand_over'})
 _TOLD = 200
 
 
-def prompt(steps: Steps, prefix: str = '') -> str:
-    return json.dumps({'prefix': prefix, 'steps': steps})
+def prompt(steps: Steps, prefix: str = '', *, again: int = 0) -> str:
+    """Say what to do. Said `again`, it goes on with what was begun."""
+    return json.dumps({'prefix': prefix, 'steps': steps, 'again': again})
 
 
 def calls(steps: Steps, prefix: str = '') -> dict[str, str]:
@@ -37,7 +40,7 @@ def calls(steps: Steps, prefix: str = '') -> dict[str, str]:
         for number, name in enumerate(names):
             call_id = f'{prefix}call-{step}-{number}'
             found[call_id] = name
-            if name == 'delegate':
+            if name in DELEGATING:
                 found |= calls(DELEGATED, delegate_prefix(call_id))
     return found
 
@@ -46,8 +49,14 @@ def delegate_prefix(call_id: str) -> str:
     return f'{call_id}.'
 
 
-def is_delegated(call_id: str) -> bool:
-    return '.' in call_id
+def message_prefix(number: int) -> str:
+    """Return how the ids of the calls for one message of a thread begin."""
+    return f'message-{number}-'
+
+
+def delegating_call(call_id: str) -> str | None:
+    """Return the id of the call that started the run in which this one was made, if one did."""
+    return call_id.rpartition('.')[0] or None
 
 
 def given(call_id: str) -> str:
@@ -57,29 +66,44 @@ def given(call_id: str) -> str:
 
 def respond(messages: Sequence[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Call the tools of the next step, and at the end tell what each call gave."""
-    told = json.loads(
-        next(
-            part.content
-            for message in messages
-            if isinstance(message, ModelRequest)
-            for part in message.parts
-            if isinstance(part, UserPromptPart) and isinstance(part.content, str)
-        )
+    told = json.loads(prompts(messages)[-1])
+    mine = f'{told["prefix"]}call-'
+    step = sum(
+        any(isinstance(part, ToolCallPart) and part.tool_call_id.startswith(mine) for part in message.parts)
+        for message in messages
+        if isinstance(message, ModelResponse)
     )
-    step = sum(isinstance(message, ModelResponse) for message in messages)
     if step < len(told['steps']):
         names = told['steps'][step]
-        return ModelResponse(
-            parts=[
-                ToolCallPart(name, {}, tool_call_id=f'{told["prefix"]}call-{step}-{number}')
-                for number, name in enumerate(names)
-            ]
-        )
+        calls = [ToolCallPart(name, {}, tool_call_id=f'{mine}{step}-{number}') for number, name in enumerate(names)]
+        return ModelResponse(parts=calls)
     returns = {
         part.tool_call_id: str(part.content)[:_TOLD]
         for message in messages
         if isinstance(message, ModelRequest)
         for part in message.parts
-        if isinstance(part, ToolReturnPart)
+        if isinstance(part, ToolReturnPart) and part.tool_call_id.startswith(mine)
     }
     return ModelResponse(parts=[TextPart(json.dumps(returns))])
+
+
+def prompts(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return what the user said."""
+    return [
+        part.content
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
+    ]
+
+
+def answers(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return what the model answered, beside its calls."""
+    return [
+        part.content
+        for message in messages
+        if isinstance(message, ModelResponse)
+        for part in message.parts
+        if isinstance(part, TextPart)
+    ]

@@ -16,23 +16,25 @@ from temporalio.worker import Worker
 from benchmarks.faults.agents import agents
 from benchmarks.faults.mines import Mine, MinedReports, MinedStore
 from benchmarks.faults.oracle import say_ready
+from benchmarks.faults.places import StoreAddress
 from harness_temporal import records
-from harness_temporal.stores.opening import open_store
 from harness_temporal.temporal import HarnessPlugin, serve
 from tests.forks import FORKS, import_before_forks
 from workflows.agent_run import AgentRunWorkflow
+from workflows.thread import ThreadWorkflow
 
 import_before_forks('benchmarks.faults.workers')
 import_before_forks('benchmarks.faults.replaying')
+import_before_forks('boto3.session')
 BUILD_ID = 'faults'
+WORKFLOWS: list[type[Any]] = [AgentRunWorkflow, ThreadWorkflow]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
     address: str
     task_queue: str
-    store: str
-    """As `open_store` takes it."""
+    store: StoreAddress
     oracle: Path
     log: Path
     mine: Mine | None = None
@@ -84,7 +86,7 @@ def _shift_clock(by: timedelta) -> None:
 
 
 async def _serve(config: WorkerConfig) -> None:
-    store: Any = open_store(config.store)
+    store: Any = config.store.open()
     if config.mine is not None:
         store = MinedStore(store, config.mine)
     reports = [MinedReports(config.mine)] if config.mine is not None else []
@@ -94,7 +96,7 @@ async def _serve(config: WorkerConfig) -> None:
     worker = Worker(
         client,
         task_queue=config.task_queue,
-        workflows=[AgentRunWorkflow],
+        workflows=WORKFLOWS,
         build_id=BUILD_ID,
         graceful_shutdown_timeout=timedelta(seconds=1),
     )
