@@ -6,12 +6,15 @@ import uuid
 from pathlib import Path
 
 import pytest
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from temporalio.common import SearchAttributeKey
 
 from harness_temporal import HarnessClient
 from harness_temporal.hosting.namespace import set_up
+from harness_temporal.temporal.visibility import run_details
 from harness_temporal.temporal.visibility.steps import call_cell
 from harness_temporal.temporal.visibility.summaries import (
     LONGEST,
@@ -21,7 +24,7 @@ from harness_temporal.temporal.visibility.summaries import (
     tool_summary,
 )
 from tests.temporal.processes import Workers, replay, wait_until_dead
-from tests.temporal.runs import start
+from tests.temporal.runs import Run, start
 
 pytestmark = pytest.mark.temporal
 
@@ -57,6 +60,10 @@ async def test_each_activity_says_step_and_call_and_the_details_how_it_ended(
     # A closed workflow answers by replay.
     metadata = await run.handle.query('__temporal_workflow_metadata', result_type=WorkflowMetadata)
     assert metadata.current_details.splitlines() == [
+        f'**suspended** · it goes on with `harness-temporal resume {run.run_id} --answers FILE`',
+        '',
+        '- `asks()` waits for approval',
+        '',
         f'run `{run.run_id}` · **1 with unknown outcome**: see `harness-temporal effects list`',
         '',
         '| step | | |',
@@ -69,6 +76,36 @@ async def test_each_activity_says_step_and_call_and_the_details_how_it_ended(
         '| 1 | ask the model | done |',
     ]
     await replay(await run.history(), workers.config)
+
+
+async def test_the_details_say_how_a_run_is_and_what_to_do(client: Client, workers: Workers) -> None:
+    workers.start()
+    done, broken = [await start(client, workers, prompt) for prompt in ('look', 'broken')]
+    await done.result()
+    with pytest.raises(WorkflowFailureError):
+        await broken.handle.result()
+
+    async def heading(run: Run) -> str:
+        metadata = await run.handle.query('__temporal_workflow_metadata', result_type=WorkflowMetadata)
+        return metadata.current_details.splitlines()[0]
+
+    assert await heading(done) == run_details.ended(done.run_id, 'completed', None)
+    assert 'resume' in await heading(broken)
+    assert await heading(broken) == run_details.failed(broken.run_id)
+    for run in (done, broken):
+        await replay(await run.history(), workers.config)
+
+
+def test_what_a_run_waits_for_is_said_by_call() -> None:
+    deferred = DeferredToolRequests(
+        approvals=[ToolCallPart('pay', {'cents': 5}, 'a')], calls=[ToolCallPart('ask', '{"whom":"Ada"}', 'b')]
+    )
+    assert run_details.ended('run-1', 'suspended', deferred).splitlines() == [
+        '**suspended** · it goes on with `harness-temporal resume run-1 --answers FILE`',
+        '',
+        '- `pay(cents=5)` waits for approval',
+        '- `ask(whom="Ada")` waits for a result from outside',
+    ]
 
 
 async def test_runs_are_found_by_agent_conversation_status_and_what_they_wait_for(

@@ -1,0 +1,37 @@
+"""What stands above the step table of an agent run in the Temporal UI: how it is, and what to do. Pure."""
+
+from __future__ import annotations
+
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests
+
+from harness_temporal.temporal.visibility.steps import call_cell
+from harness_temporal.temporal.visibility.summaries import call_text
+
+
+def running(run_id: str) -> str:
+    """Return what is said of a run that goes on."""
+    return f'**running** · its steps so far, with what they said: `harness-temporal runs show {run_id}`'
+
+
+def failed(run_id: str | None) -> str:
+    """Return what is said of a run that failed; without an id, before it began."""
+    if run_id is None:
+        return '**failed** before its first step'
+    return f'**failed** · it goes on from its last snapshot with `harness-temporal resume {run_id}`'
+
+
+def ended(run_id: str, status: str, deferred: DeferredToolRequests | None) -> str:
+    """Return what is said of a run that ended, and of the calls that it waits for."""
+    if deferred is None:
+        return (
+            f'**{status}** · its last snapshot is where `harness-temporal resume {run_id}` goes on, `fork` branches off'
+        )
+    lines = [f'**{status}** · it goes on with `harness-temporal resume {run_id} --answers FILE`', '']
+    lines += [_waiting(call, 'approval') for call in deferred.approvals]
+    lines += [_waiting(call, 'a result from outside') for call in deferred.calls]
+    return '\n'.join(lines)
+
+
+def _waiting(call: ToolCallPart, what: str) -> str:
+    return f'- {call_cell(call_text(call.tool_name, call.args_as_dict()))} waits for {what}'
