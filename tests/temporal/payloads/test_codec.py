@@ -166,11 +166,14 @@ async def test_a_changed_ciphertext_is_unreadable() -> None:
         await codec.decode([sealed])
 
 
-async def test_a_root_that_is_no_list_of_names_is_unreadable(media_store: Counting) -> None:
-    codec = PayloadStorage(media_store).codec
-    [reference] = await codec.encode([payload(b'x' * 2000)])
+@pytest.mark.parametrize(
+    ('size', 'reason'), [(40, 'no list of names'), (2000, 'more than the [0-9]+ bytes')], ids=['short', 'long']
+)
+async def test_a_root_that_is_no_list_of_names_is_unreadable(media_store: Counting, size: int, reason: str) -> None:
+    codec = PayloadStorage(media_store, threshold_bytes=10).codec
+    [reference] = await codec.encode([payload(b'x' * size)])
     reference.data = b'\x01' + reference.data[1:]
-    with pytest.raises(PayloadUnreadableError, match='no list of names') as raised:
+    with pytest.raises(PayloadUnreadableError, match=reason) as raised:
         await PayloadStorage(media_store).codec.decode([reference])
     assert raised.value.piece is not None
     assert raised.value.piece.startswith('media+sha256://')
