@@ -135,7 +135,8 @@ async def _open_store(kind: StoreKind, folder: Path) -> AsyncGenerator[Place]:
         else:
             from tests.mongo_server import EmbeddedMongo
 
-            server = EmbeddedMongo()
+            # Without it the stand-in loses what it acknowledged when it is killed. A replica set of MongoDB does not.
+            server = EmbeddedMongo('--sync-on-commit')
             location = f'mongodb://{{}}/{_SCHEMA}?directConnection=true'
         stack.callback(server.remove)
         await asyncio.to_thread(server.start)
