@@ -122,7 +122,9 @@ async def work(place: Place) -> None:
             use_worker_versioning=True,
             default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE,
         ),
-        max_cached_workflows=200,
+        max_cached_workflows=600,
+        # Each of them needs the interpreter: a hundred at once all take longer than the server waits.
+        max_concurrent_workflow_tasks=8,
     )
     await serve(worker)
 

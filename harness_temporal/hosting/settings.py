@@ -100,7 +100,8 @@ class WorkerSettings(Section):
 
     max_concurrent_activities: int = Field(100, ge=1, le=10_000)
     """Model requests and tool calls at once."""
-    max_concurrent_workflow_tasks: int = Field(100, ge=2, le=10_000)
+    max_concurrent_workflow_tasks: int = Field(8, ge=2, le=10_000)
+    """They all need the interpreter: many at once all take longer than the server waits for one."""
     max_cached_workflows: int = Field(1000, ge=0, le=1_000_000)
     """Workflows that are kept in memory between their tasks. Others are replayed from their history."""
     max_pollers: int = Field(100, ge=2, le=1000)
