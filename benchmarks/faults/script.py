@@ -8,11 +8,11 @@ have a prefix.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelRequest,
     ModelResponse,
     TextPart,
     ToolCallPart,
@@ -21,6 +21,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo
 
+PartT = TypeVar('PartT', ToolReturnPart, UserPromptPart, TextPart)
 Steps = Sequence[Sequence[str]]
 DELEGATED = [['pay']]
 """The steps of the run that a delegating tool starts."""
@@ -79,31 +80,24 @@ def respond(messages: Sequence[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=calls)
     returns = {
         part.tool_call_id: str(part.content)[:_TOLD]
-        for message in messages
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        if isinstance(part, ToolReturnPart) and part.tool_call_id.startswith(mine)
+        for part in _parts(messages, ToolReturnPart)
+        if part.tool_call_id.startswith(mine)
     }
     return ModelResponse(parts=[TextPart(json.dumps(returns))])
 
 
 def prompts(messages: Sequence[ModelMessage]) -> list[str]:
     """Return what the user said."""
-    return [
-        part.content
-        for message in messages
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
-    ]
+    return [part.content for part in _parts(messages, UserPromptPart) if isinstance(part.content, str)]
 
 
 def answers(messages: Sequence[ModelMessage]) -> list[str]:
     """Return what the model answered, beside its calls."""
-    return [
-        part.content
-        for message in messages
-        if isinstance(message, ModelResponse)
-        for part in message.parts
-        if isinstance(part, TextPart)
-    ]
+    return [part.content for part in _parts(messages, TextPart)]
+
+
+def _parts(messages: Sequence[ModelMessage], kind: type[PartT]) -> Iterator[PartT]:
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, kind):
+                yield part

@@ -15,10 +15,7 @@ from harness_temporal.conversations.rules import Change, Decide, Delete, Put
 from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
 from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
-from harness_temporal.errors import (
-    StoreCorruptionError,
-    StoreUnavailableError,
-)
+from harness_temporal.errors import StoreCorruptionError, StoreUnavailableError
 from harness_temporal.media.postgres import PostgresMediaStore
 from harness_temporal.records import StoredMessage
 from harness_temporal.stores.externalizer import DEFAULT_THRESHOLD, MediaStoreChoice

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 from harness_temporal.databases.postgres.opening import DEFAULT_SCHEMA, open_connections
 from harness_temporal.databases.postgres.sql import Row
 from harness_temporal.encryption.keys import KeyRing
-from harness_temporal.errors import (
-    DuplicateRunError,
-    StoreUnavailableError,
-    ToolEffectConflictError,
-)
+from harness_temporal.errors import DuplicateRunError, StoreUnavailableError, ToolEffectConflictError
 from harness_temporal.media.postgres import PostgresMediaStore
 from harness_temporal.records import ModelResponseRecord, RunRecord, StepEvent, ToolEffectRecord
 from harness_temporal.stores.external import digests_in

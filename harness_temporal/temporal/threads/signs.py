@@ -8,7 +8,7 @@ from harness_temporal.temporal.threads.turns import Turns
 from harness_temporal.temporal.threads.values import PendingCall, ThreadInput, ThreadState
 from harness_temporal.temporal.visibility import attributes
 from harness_temporal.temporal.visibility.steps import StepTable, call_cell, step_table
-from harness_temporal.temporal.visibility.summaries import call_text
+from harness_temporal.temporal.visibility.summaries import WAITS_FOR, call_text
 
 _SUSPENDED = 'suspended'
 """The status of what waits for answers: that of a run which asked for them, too."""
@@ -58,13 +58,12 @@ def _calls(pending: Sequence[PendingCall]) -> str:
     lines = ['| call | | waits for | until |', '| --- | --- | --- | --- |']
     for call in pending:
         what = call_cell(call_text(call.tool, call.arguments))
-        waits_for = 'nothing, it is answered' if call.answered else _WAITS_FOR[call.kind]
+        waits_for = 'nothing, it is answered' if call.answered else WAITS_FOR[call.kind]
         until = call.deadline.isoformat(' ', 'minutes') if call.deadline is not None else ''
         lines.append(f'| {call_cell(call.tool_call_id)} | {what} | {waits_for} | {until} |')
     return '\n'.join(lines)
 
 
-_WAITS_FOR = {'approval': 'approval', 'external': 'a result from outside'}
 _COMMANDS = {
     'approval': 'Decide with `harness-temporal approve {thread} CALL`, or `deny`.',
     'external': 'Give a result with `harness-temporal threads answer {thread} CALL JSON`.',

@@ -6,7 +6,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
 from harness_temporal.temporal.visibility.steps import call_cell
-from harness_temporal.temporal.visibility.summaries import call_text
+from harness_temporal.temporal.visibility.summaries import WAITS_FOR, call_text
 
 
 def running(run_id: str) -> str:
@@ -28,8 +28,8 @@ def ended(run_id: str, status: str, deferred: DeferredToolRequests | None) -> st
             f'**{status}** · its last snapshot is where `harness-temporal resume {run_id}` goes on, `fork` branches off'
         )
     lines = [f'**{status}** · it goes on with `harness-temporal resume {run_id} --answers FILE`', '']
-    lines += [_waiting(call, 'approval') for call in deferred.approvals]
-    lines += [_waiting(call, 'a result from outside') for call in deferred.calls]
+    lines += [_waiting(call, WAITS_FOR['approval']) for call in deferred.approvals]
+    lines += [_waiting(call, WAITS_FOR['external']) for call in deferred.calls]
     return '\n'.join(lines)
 
 

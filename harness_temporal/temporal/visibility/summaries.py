@@ -9,6 +9,9 @@ from pydantic_core import PydanticSerializationError, to_json
 
 LONGEST: Final = 200
 """Characters of a summary. Temporal takes 400 bytes."""
+WAITS_FOR: Final = {'approval': 'approval', 'external': 'a result from outside'}
+"""What a call waits for, by its kind."""
+
 _VALUE: Final = 40
 _CUT: Final = '…'
 _OPERATIONS: Final = {
