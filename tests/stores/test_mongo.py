@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import subprocess
 import sys
@@ -30,12 +29,6 @@ from pymongo.errors import BulkWriteError, OperationFailure  # noqa: E402
 from pymongo.monitoring import CommandListener, CommandStartedEvent  # noqa: E402
 
 pytestmark = pytest.mark.mongo
-
-# The driver forgets to close a socket whose connection fails while its client is closed.
-leaves_sockets = pytest.mark.filterwarnings(
-    'ignore:unclosed <socket:ResourceWarning',
-    'ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning',
-)
 
 
 @pytest.fixture
@@ -185,7 +178,6 @@ async def test_duplicates_that_prevent_an_index_are_told(store: MongoStepStore, 
         await store.append_event(an_event())
 
 
-@leaves_sockets
 async def test_server_that_comes_back_is_used_again() -> None:
     with embedded_mongo() as server:
         store = MongoStepStore(db_url=server.url, timeout=2)
@@ -197,7 +189,6 @@ async def test_server_that_comes_back_is_used_again() -> None:
         await store.append_event(an_event())
         assert [event.seq for event in await store.list_events(run_id='run-1')] == [2, 3]
         await store.aclose()
-        gc.collect()
 
 
 # --- transactions ---
