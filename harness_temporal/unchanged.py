@@ -1,38 +1,46 @@
 """Whether values are what they were when they were watched, at a fraction of the cost of looking at each. Pure.
 
 A value that cannot change is the same as long as it is the same object. One that can change is the same as long as all
-that was in it is: its attributes, items, keys. So what is compared is which objects are in which containers. A text may
-also have been replaced by an equal one; nothing else may, because `1`, `1.0` and `True` are equal too.
+that was in it is: its attributes, items, keys. So what is compared is which objects are in which containers. Equality
+would not do, because `1`, `1.0` and `True` are equal too.
 """
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, is_dataclass
 from datetime import datetime, timezone
 from functools import cache
 from itertools import chain, islice
 from operator import attrgetter, is_
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
 from pydantic_core import TzInfo
 
-_TEXT = frozenset({str, type(None)})
-_CONSTANT = frozenset({*_TEXT, bytes, int, float, bool})
+_CONSTANT = frozenset({str, type(None), bytes, int, float, bool})
 _TIME_ZONES = frozenset({type(None), timezone, ZoneInfo, TzInfo})
-_VALUES: Callable[[Any], Collection[object]] = dict[Any, Any].values
 _KNOWN_CLASSES = 'pydantic_ai.'
 """Only of these it is known that what they are encoded as follows from their attributes."""
+
+_Found: TypeAlias = Collection[object]
+
+
+def _referents(found: Iterable[_Found]) -> Iterable[object]:
+    # The items of lists, the values of mappings whose keys are texts. Nothing else gives them nearly as quickly.
+    return gc.get_referents(*found)
 
 
 @dataclass
 class _Containers:
     """Containers that are looked into in the same way, and what was in them."""
 
-    look: Callable[[Any], Collection[object]] | None
-    """Gives what is compared of one; by default what it gives when it is iterated."""
+    look: Callable[[Any], _Found] | None
+    """Gives what is compared of one; by default the container itself."""
+    flat: Callable[[Iterable[_Found]], Iterable[object]]
+    """Gives what is in several, in a row."""
     places: list[int] = field(default_factory=list[int])
     """The value that each is part of, in ascending order."""
     containers: list[Any] = field(default_factory=list[Any])
@@ -45,18 +53,18 @@ class _Containers:
         self.places.append(place)
         self.containers.append(container)
         self.lengths.append(len(found))
-        self.contents += found
+        self.contents += self.flat([found])
 
     def unchanged(self, end: int) -> int:
         found = self.containers if self.look is None else list(map(self.look, self.containers))
         # Thousands of objects at every step of a run, and hardly ever has one changed: nothing of this is Python code.
         same_lengths = list(map(len, found)) == self.lengths
-        if same_lengths and all(map(is_, chain.from_iterable(found), self.contents)):
+        if same_lengths and all(map(is_, self.flat(found), self.contents)):
             return end
         contents = iter(self.contents)
         for place, now, length in zip(self.places, found, self.lengths, strict=True):
             then = list(islice(contents, length))
-            if len(now) != length or not all(map(is_, now, then)):
+            if len(now) != length or not all(map(is_, self.flat([now]), then)):
                 return place
         return end
 
@@ -72,10 +80,11 @@ class Watch:
     def __init__(self) -> None:
         self.length = 0
         """How many values are watched."""
-        self._containers: dict[Hashable, _Containers] = {}
-        self._places: list[int] = []
-        self._objects: list[object] = []
-        self._attributes: list[dict[str, object]] = []
+        self._objects = _Containers(attrgetter('__dict__'), _referents)
+        self._lists = _Containers(None, _referents)
+        self._keys = _Containers(None, chain.from_iterable)
+        self._values = _Containers(dict[Any, Any].values, chain.from_iterable)
+        self._all = (self._objects, self._lists, self._keys, self._values)
 
     def add(self, value: object) -> bool:
         """Watch one more value; false, with nothing watched, if a change to it could not be seen."""
@@ -94,24 +103,13 @@ class Watch:
 
     def unchanged(self) -> int:
         """Return how many values, counted from the first, are as they were."""
-        end = self._objects_unchanged()
-        return min([end, *(containers.unchanged(end) for containers in self._containers.values())])
+        return min(containers.unchanged(self.length) for containers in self._all)
 
     def forget(self, place: int) -> None:
         """Watch only the values before this place."""
         self.length = min(self.length, place)
-        first = bisect_left(self._places, place)
-        del self._places[first:], self._objects[first:], self._attributes[first:]
-        for containers in self._containers.values():
+        for containers in self._all:
             containers.forget(place)
-
-    def _objects_unchanged(self) -> int:
-        # By equality, which is quicker. What that would not tell apart is looked at once more, as containers.
-        found = list(map(vars, self._objects))
-        if _equal(found, self._attributes):
-            return self.length
-        pairs = zip(self._places, found, self._attributes, strict=True)
-        return next((place for place, now, then in pairs if not _equal(now, then)), self.length)
 
     def _add(self, value: object) -> bool:
         kind = type(value)
@@ -122,30 +120,17 @@ class Watch:
         if kind is tuple:
             return all(map(self._add, cast(tuple[object, ...], value)))
         if kind is list:
-            self._watch('items', value)
+            self._lists.add(self.length, value)
             return all(map(self._add, cast(list[object], value)))
         if kind is dict:
-            self._watch('items', value)
-            self._watch('values', value, look=_VALUES)
+            self._keys.add(self.length, value)
+            self._values.add(self.length, value)
             items = cast(dict[object, object], value)
             return all(type(key) in _CONSTANT for key in items) and all(map(self._add, items.values()))
-        return _is_known_class(kind) and self._add_object(value)
-
-    def _add_object(self, value: object) -> bool:
-        attributes = vars(value)
-        self._places.append(self.length)
-        self._objects.append(value)
-        self._attributes.append(attributes.copy())
-        exact = tuple(name for name, item in attributes.items() if type(item) not in _TEXT)
-        if exact:
-            # One name more, because for a single one what is returned is no tuple.
-            self._watch(exact, value, look=attrgetter(*exact, exact[0]))
-        return all(map(self._add, attributes.values()))
-
-    def _watch(self, kind: Hashable, value: object, look: Callable[[Any], Collection[object]] | None = None) -> None:
-        if kind not in self._containers:
-            self._containers[kind] = _Containers(look)
-        self._containers[kind].add(self.length, value)
+        if not _is_known_class(kind):
+            return False
+        self._objects.add(self.length, value)
+        return all(map(self._add, vars(value).values()))
 
 
 @cache
@@ -153,10 +138,3 @@ def _is_known_class(kind: type[Any]) -> bool:
     """Whether objects of the class are what their attributes are, all of which they have in their `__dict__`."""
     has_slots = any(vars(base).get('__slots__') for base in kind.__mro__)
     return is_dataclass(kind) and kind.__module__.startswith(_KNOWN_CLASSES) and not has_slots
-
-
-def _equal(now: object, then: object) -> bool:
-    try:
-        return now == then
-    except Exception:  # noqa: BLE001  # whatever an object of an application raises: it is not what was there
-        return False

@@ -133,7 +133,7 @@ class RunState:
         if request.dispatches > 1 or not (capture_frontier or step_index > 1):
             return facts
         request.saved, self.last_step = snapshot_state(history), step_index
-        if len(history) == len(messages) and all(a is b or a == b for a, b in zip(history, messages, strict=True)):
+        if list(history) == list(messages):
             self.saves += 1
             self.saved_length, self.saved_digests = len(history), None
             facts = replace(facts, save=self.saves)

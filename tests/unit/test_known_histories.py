@@ -244,6 +244,15 @@ def test_last_container_of_all_is_watched_as_well(after: list[int]) -> None:
     assert watch.unchanged() == 1
 
 
+@pytest.mark.parametrize(('at', 'to'), [(0, 1), (1, 0)], ids=['first to the end', 'last to the beginning'])
+def test_item_that_moves_to_the_next_container_is_seen(at: int, to: int) -> None:
+    watch, items, others = Watch(), [1, 2], [3]
+    assert watch.add(items)
+    assert watch.add(others)
+    others.insert(to, items.pop(at))
+    assert watch.unchanged() == 0
+
+
 @dataclass(slots=True)
 class Slotted:
     name: str = 'x'
