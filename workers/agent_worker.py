@@ -38,9 +38,7 @@ async def run_worker(settings: Settings) -> None:
     metrics = HarnessMetrics() if wanted.http_address is not None else None
     async with AsyncExitStack() as stack:
         interceptors = stack.enter_context(tracing(wanted.tracing))
-        stores, media_stores = await stack.enter_async_context(stores_of(agents, payloads))
-        if conversations is not None:
-            stack.push_async_callback(conversations.aclose)
+        stores, media_stores = await stack.enter_async_context(stores_of(agents, payloads, conversations))
         client = await connect(
             settings.temporal,
             plugins=[
@@ -59,7 +57,7 @@ async def run_worker(settings: Settings) -> None:
                 every=timedelta(hours=wanted.maintenance_hours),
             )
             logger.info('stores are maintained by the schedule %s', schedule_id)
-        readiness = Readiness(client, wanted.task_queue, stores, media_stores)
+        readiness = Readiness(client, wanted.task_queue, stores, media_stores, conversations)
         if wanted.http_address is not None and metrics is not None:
             url = await stack.enter_async_context(serving_http(wanted.http_address, _routes(readiness, metrics)))
             logger.info('health and metrics are on %s', url)

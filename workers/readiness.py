@@ -14,7 +14,8 @@ from typing import Final
 
 from temporalio.client import Client
 
-from harness_temporal.hosting.answering import ask_media_store, ask_store
+from harness_temporal.conversations import ConversationStore
+from harness_temporal.hosting.answering import ask_conversation_store, ask_media_store, ask_store
 from harness_temporal.hosting.pollers import pollers
 from harness_temporal.media import MediaStore
 from harness_temporal.stores import StepStore
@@ -35,10 +36,16 @@ class Readiness:
         task_queue: The worker's.
         stores: What has to answer: the stores of its agents' runs.
         media_stores: What has to answer: the stores of large parts and of payloads.
+        conversations: What has to answer, if there is one: the store of the conversations.
     """
 
     def __init__(
-        self, client: Client, task_queue: str, stores: Sequence[StepStore], media_stores: Sequence[MediaStore]
+        self,
+        client: Client,
+        task_queue: str,
+        stores: Sequence[StepStore],
+        media_stores: Sequence[MediaStore],
+        conversations: ConversationStore | None,
     ) -> None:
         self._client = client
         self._task_queue = task_queue
@@ -48,6 +55,8 @@ class Readiness:
             self._add(store, partial(ask_store, store))
         for media_store in media_stores:
             self._add(media_store, partial(ask_media_store, media_store))
+        if conversations is not None:
+            self._add(conversations, partial(ask_conversation_store, conversations))
         self._failures: dict[str, str] = {}
         self._checked_at: float | None = None
         self._lock = asyncio.Lock()

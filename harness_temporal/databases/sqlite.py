@@ -98,6 +98,15 @@ class SqliteDatabase:
         # Callers wait for their turn in the event loop, so that they take no threads from its other users.
         self._turn = RunVar[CapacityLimiter]('turn')
 
+    @classmethod
+    def of(cls, database: str | Path | SqliteDatabase | None, connection: sqlite3.Connection | None) -> SqliteDatabase:
+        """Return the database in that file or on that connection, or the given one, which is another store's."""
+        if not isinstance(database, SqliteDatabase):
+            return cls(database, connection)
+        if connection is not None:
+            raise ConfigurationError('An open `database` has its connection: give no `connection`.')
+        return database
+
     def add_schema(self, schema: Schema) -> None:
         """Have more tables. For another store on the same database, before it is used."""
         self._schemas.append(schema)

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymentConfig
 
+from harness_temporal.conversations import BaseConversationStore
 from harness_temporal.hosting.settings import WorkerSettings
 from harness_temporal.media import MediaStore
 from harness_temporal.media.protocol import BaseMediaStore
@@ -53,20 +54,23 @@ def build_worker(client: Client, settings: WorkerSettings, *, workflows: Sequenc
 
 @asynccontextmanager
 async def stores_of(
-    agents: Sequence[AbstractAgent[Any, Any]], payloads: PayloadStorage | None
+    agents: Sequence[AbstractAgent[Any, Any]],
+    payloads: PayloadStorage | None,
+    conversations: BaseConversationStore | None = None,
 ) -> AsyncGenerator[tuple[Sequence[StepStore], Sequence[MediaStore]]]:
-    """Yield what the agents and payloads are kept in, and close it at the end."""
+    """Yield what the agents are kept in, and the media of all that is given. Close all of it at the end."""
     registry = AgentRegistry()
     for agent in agents:
         registry.add(agent)
     stores = registry.stores()
     media: list[MediaStore | None] = [getattr(store, 'media_store', None) for store in stores]
     media.append(payloads.media_store if payloads is not None else None)
+    media.append(conversations.media_store if conversations is not None else None)
     media_stores = list({id(store): store for store in media if store is not None}.values())
     try:
         yield stores, media_stores
     finally:
-        for store in stores:
+        for store in (*stores, *((conversations,) if conversations is not None else ())):
             await store.aclose()
         for store in media_stores:
             if isinstance(store, BaseMediaStore):

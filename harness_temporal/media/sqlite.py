@@ -50,8 +50,8 @@ class SqliteMediaStore(BaseMediaStore):
             raise ConfigurationError(
                 f'`table` must be 1 to 63 letters, digits and underscores, not a digit first, got {table!r}.'
             )
-        self._is_shared = isinstance(database, SqliteDatabase)
-        self._database = database if isinstance(database, SqliteDatabase) else SqliteDatabase(database, connection)
+        self._database = SqliteDatabase.of(database, connection)
+        self._is_shared = self._database is database
         self._database.add_schema(Schema(f'media:{table}', table))
         self._table = table
 

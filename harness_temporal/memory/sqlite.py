@@ -47,8 +47,8 @@ class SqliteMemoryStore(MemoryStore):
     def __init__(
         self, database: str | Path | SqliteDatabase | None = None, *, connection: sqlite3.Connection | None = None
     ) -> None:
-        self._is_shared = isinstance(database, SqliteDatabase)
-        self._database = database if isinstance(database, SqliteDatabase) else SqliteDatabase(database, connection)
+        self._database = SqliteDatabase.of(database, connection)
+        self._is_shared = self._database is database
         self._database.add_schema(Schema('memory'))
 
     async def aclose(self) -> None:

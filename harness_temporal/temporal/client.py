@@ -17,7 +17,7 @@ from harness_temporal.state.envelope import HarnessState
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
-from harness_temporal.temporal.visibility import attributes
+from harness_temporal.temporal.visibility import attributes, run_details
 from harness_temporal.temporal.visibility.summaries import run_summary
 
 AGENT_RUN_WORKFLOW = 'AgentRun'
@@ -159,6 +159,13 @@ class HarnessClient:
             self._workflow,
             replace(input, search_attributes=self._search_attributes),
             static_summary=run_summary(self._agent, input.prompt),
+            static_details=run_details.begun(
+                self._agent,
+                input.prompt,
+                conversation_id=input.conversation_id,
+                continued=input.continue_from.run_id if input.continue_from is not None else None,
+                forked=input.fork_from.run_id if input.fork_from is not None else None,
+            ),
             search_attributes=attributes.at_start(self._agent) if self._search_attributes else None,
             id=workflow_id or f'{self._agent}-{uuid.uuid4().hex}',
             task_queue=self._task_queue,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -16,10 +15,12 @@ from harness_temporal.state.progress import RunProgress
 from harness_temporal.state.running import Run
 from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
-from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.durability import (
+    DEFAULT_HEARTBEAT_TIMEOUT,
+    DEFAULT_RETRY_POLICY,
+    DEFAULT_START_TO_CLOSE_TIMEOUT,
+)
 from harness_temporal.temporal.snapshots import SAVE_SNAPSHOT_ACTIVITY, SaveSnapshot
-
-_SAVE_TIMEOUT = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,8 @@ async def _save(
                 snapshot=persistence.unsaved(messages, whole=whole).dump(),
             ),
             result_type=bool,
-            start_to_close_timeout=_SAVE_TIMEOUT,
+            start_to_close_timeout=DEFAULT_START_TO_CLOSE_TIMEOUT,
+            heartbeat_timeout=DEFAULT_HEARTBEAT_TIMEOUT,
             retry_policy=DEFAULT_RETRY_POLICY,
             summary='save the history, to go on in another workflow run',
         )

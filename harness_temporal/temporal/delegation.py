@@ -18,6 +18,8 @@ from harness_temporal.temporal.agent_run import AgentRunInput, AgentRunOutput
 from harness_temporal.temporal.carried_state import SnapshotReference
 from harness_temporal.temporal.client import AGENT_RUN_WORKFLOW
 from harness_temporal.temporal.failures import told
+from harness_temporal.temporal.headers import execution_expires_at
+from harness_temporal.temporal.visibility import run_details
 from harness_temporal.temporal.visibility.summaries import run_summary
 
 _PER_RUN = {
@@ -83,6 +85,7 @@ async def delegate(
             execution_timeout=_time_left(ctx, timeout),
             cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
             static_summary=run_summary(agent, prompt),
+            static_details=run_details.begun(agent, prompt, conversation_id=None, continued=continue_run, forked=None),
         )
     except ChildWorkflowError as error:
         raise _failure(agent, error) from error
@@ -151,13 +154,13 @@ def _what_is_left(ctx: RunContext[Any]) -> UsageLimits | None:
 
 def _time_left(ctx: RunContext[Any], timeout: timedelta | None) -> timedelta | None:
     info, now = workflow.info(), workflow.now()
-    bounds = [
-        timeout,
-        ctx.deadline - now if ctx.deadline is not None else None,
-        # Temporal tells a child and a workflow that continued as new of a time-out of 0 if they have none.
-        info.workflow_start_time + info.run_timeout - now if info.run_timeout else None,
-        info.workflow_start_time + info.execution_timeout - now if info.execution_timeout else None,
+    ends = [
+        ctx.deadline,
+        # Told as 0 where there is none, as in `execution_expires_at`.
+        info.workflow_start_time + info.run_timeout if info.run_timeout else None,
+        execution_expires_at(),
     ]
+    bounds = [timeout, *(end - now for end in ends if end is not None)]
     known = [bound for bound in bounds if bound is not None]
     # Temporal takes no time for no bound.
     return max(min(known), timedelta(milliseconds=1)) if known else None

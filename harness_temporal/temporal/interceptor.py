@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import temporalio.client
 import temporalio.worker
@@ -16,7 +16,7 @@ from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
 from harness_temporal.temporal.agent_run import worker_agents
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.boundaries import Execute, ModelAttempt, ToolAttempt
-from harness_temporal.temporal.headers import parent_run, with_parent_run
+from harness_temporal.temporal.headers import parent_run, with_expiry, with_parent_run
 from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import FRAMES_KEY
 from harness_temporal.temporal.sent_requests import SentRequests
@@ -170,6 +170,10 @@ class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):
     ) -> workflow.ChildWorkflowHandle[Any, Any]:
         input.headers = with_parent_run(input.headers, workflow.payload_converter())
         return await super().start_child_workflow(input)
+
+    def continue_as_new(self, input: temporalio.worker.ContinueAsNewInput) -> NoReturn:
+        input.headers = with_expiry(input.headers)
+        super().continue_as_new(input)
 
 
 class _ClientOutbound(temporalio.client.OutboundInterceptor):

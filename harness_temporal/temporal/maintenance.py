@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -19,6 +17,7 @@ from harness_temporal.stores.maintenance import SHORTEST_GRACE, StoreMaintenance
 from harness_temporal.stores.protocol import BaseStepStore
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.heartbeats import heartbeats
 from harness_temporal.temporal.payloads.expiry import expire_payloads
 from harness_temporal.temporal.payloads.storage import PayloadStorage
 
@@ -75,7 +74,7 @@ def maintain_activity(
         if input.conversations_idle_for is not None and conversations is None:
             raise ConfigurationError('`conversations_idle_for` needs `HarnessPlugin(conversations=...)`.')
         heads: list[str] = []
-        async with _heartbeats():
+        async with heartbeats():
             if input.conversations_idle_for is not None and conversations is not None:
                 # Before the runs by themselves, so that the runs of a conversation go with it.
                 heads = await conversations.expire(
@@ -154,17 +153,3 @@ async def _payload_store(payloads: PayloadStorage | None, untouched_for: timedel
             'run: pieces that a history refers to would be deleted.'
         )
     return media_store
-
-
-@asynccontextmanager
-async def _heartbeats() -> AsyncGenerator[None]:
-    async def beat() -> None:
-        while True:
-            activity.heartbeat()
-            await asyncio.sleep(_HEARTBEAT.total_seconds() / 4)
-
-    beating = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()

@@ -15,7 +15,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from harness_temporal.conversations.text import conversation_tail
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.step_persistence.naming import TAIL, SessionName, SessionNamer, naming_prompt
-from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.durability import DEFAULT_HEARTBEAT_TIMEOUT, DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.heartbeats import heartbeats
 
 NAME_CONVERSATION_ACTIVITY = 'harness_temporal__name_conversation'
 """Activity name. It is in histories for ever."""
@@ -53,14 +54,19 @@ def name_conversation_activity(namer: SessionNamer | None) -> Callable[..., Any]
             raise ConfigurationError(
                 'This worker names no conversations. Pass `HarnessPlugin(naming=SessionNamer(...))`.'
             )
-        if wanted.conversation_id is not None:
-            return NamingOutput(name=await namer.name(conversation_id=wanted.conversation_id))
-        prompt = naming_prompt(title=wanted.title, subtitle=wanted.subtitle, tail=wanted.tail)
-        async with asyncio.timeout(namer.timeout):
-            result = await namer.generate(prompt)
-        return NamingOutput() if result is None else NamingOutput(name=result.name, tokens=result.tokens)
+        async with heartbeats():
+            return await _made(namer, wanted)
 
     return name_conversation
+
+
+async def _made(namer: SessionNamer, wanted: NamingInput) -> NamingOutput:
+    if wanted.conversation_id is not None:
+        return NamingOutput(name=await namer.name(conversation_id=wanted.conversation_id))
+    prompt = naming_prompt(title=wanted.title, subtitle=wanted.subtitle, tail=wanted.tail)
+    async with asyncio.timeout(namer.timeout):
+        result = await namer.generate(prompt)
+    return NamingOutput() if result is None else NamingOutput(name=result.name, tokens=result.tokens)
 
 
 async def name_conversation(conversation_id: str) -> SessionName | None:
@@ -94,6 +100,7 @@ async def _name(wanted: NamingInput) -> NamingOutput:
             wanted,
             result_type=NamingOutput,
             start_to_close_timeout=_LONGEST,
+            heartbeat_timeout=DEFAULT_HEARTBEAT_TIMEOUT,
             retry_policy=replace(DEFAULT_RETRY_POLICY, maximum_attempts=_ATTEMPTS),
             summary='name conversation',
         )

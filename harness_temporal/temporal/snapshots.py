@@ -18,6 +18,7 @@ from harness_temporal.step_persistence.frontier import has_ended, load_frontier
 from harness_temporal.stores.protocol import StepStore
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.durability import WORKFLOW_ID_METADATA_KEY
+from harness_temporal.temporal.heartbeats import heartbeats
 
 LOAD_SNAPSHOT_ACTIVITY = 'harness_temporal__load_snapshot'
 SAVE_SNAPSHOT_ACTIVITY = 'harness_temporal__save_snapshot'
@@ -60,12 +61,9 @@ def load_snapshot_activity(agents: AgentRegistry) -> Callable[..., Any]:
     @activity.defn(name=LOAD_SNAPSHOT_ACTIVITY)
     async def load_snapshot(wanted: LoadSnapshot) -> LoadedSnapshot:
         store = agents.persistence(wanted.agent).store
-        if wanted.include_interrupted:
-            return await _load_frontier(store, wanted.run_id)
-        snapshot = await store.latest_snapshot(run_id=wanted.run_id)
-        if snapshot is None:
-            raise SnapshotNotFoundError(wanted.run_id, include_interrupted=False)
-        return LoadedSnapshot(bodies=_bodies(snapshot.messages), conversation_id=snapshot.conversation_id)
+        async with heartbeats():
+            load = _load_frontier if wanted.include_interrupted else _load_complete
+            return await load(store, wanted.run_id)
 
     return load_snapshot
 
@@ -76,9 +74,17 @@ def save_snapshot_activity(agents: AgentRegistry) -> Callable[..., Any]:
     @activity.defn(name=SAVE_SNAPSHOT_ACTIVITY)
     async def save_snapshot(given: SaveSnapshot) -> bool:
         store = agents.persistence(given.agent, given.capability_id).store
-        return await operations.save_snapshot(store, RunFacts.load(given.run), SnapshotFacts.load(given.snapshot))
+        async with heartbeats():
+            return await operations.save_snapshot(store, RunFacts.load(given.run), SnapshotFacts.load(given.snapshot))
 
     return save_snapshot
+
+
+async def _load_complete(store: StepStore, run_id: str) -> LoadedSnapshot:
+    snapshot = await store.latest_snapshot(run_id=run_id)
+    if snapshot is None:
+        raise SnapshotNotFoundError(run_id, include_interrupted=False)
+    return LoadedSnapshot(bodies=_bodies(snapshot.messages), conversation_id=snapshot.conversation_id)
 
 
 async def _load_frontier(store: StepStore, run_id: str) -> LoadedSnapshot:

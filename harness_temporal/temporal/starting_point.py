@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from temporalio import workflow
 
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.state.envelope import HarnessState
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
-from harness_temporal.temporal.durability import DEFAULT_RETRY_POLICY
+from harness_temporal.temporal.durability import (
+    DEFAULT_HEARTBEAT_TIMEOUT,
+    DEFAULT_RETRY_POLICY,
+    DEFAULT_START_TO_CLOSE_TIMEOUT,
+)
 from harness_temporal.temporal.snapshots import LOAD_SNAPSHOT_ACTIVITY, LoadedSnapshot, LoadSnapshot
-
-_LOAD_TIMEOUT = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,8 @@ async def load_snapshot(agent: str, source: SnapshotReference) -> LoadedSnapshot
         LOAD_SNAPSHOT_ACTIVITY,
         LoadSnapshot(agent=agent, run_id=source.run_id, include_interrupted=source.include_interrupted),
         result_type=LoadedSnapshot,
-        start_to_close_timeout=_LOAD_TIMEOUT,
+        start_to_close_timeout=DEFAULT_START_TO_CLOSE_TIMEOUT,
+        heartbeat_timeout=DEFAULT_HEARTBEAT_TIMEOUT,
         retry_policy=DEFAULT_RETRY_POLICY,
         summary=f'load snapshot of {source.run_id}',
     )

@@ -22,6 +22,14 @@ from tests.cli.conftest import Office, cli
 from tests.cli.seeding import a_run, committed
 
 DURABLE = 'from pydantic_ai import Agent\nfrom harness_temporal import HarnessDurability, StepPersistence\n'
+CLERK = "clerk = Agent('test', name='clerk', capabilities=[StepPersistence(), HarnessDurability()])\n"
+
+
+def workflow_class(name: str) -> str:
+    return (
+        f'from temporalio import workflow\n\n@workflow.defn\nclass {name}:\n'
+        '    @workflow.run\n    async def run(self) -> None: ...\n'
+    )
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,25 @@ MISTAKES = {
         ('worker', 'my_agents'),
         ('cannot be loaded: SyntaxError', 'my_agents.py, line 1'),
         files={'my_agents.py': 'clerk = \n'},
+    ),
+    'a workflow has the name of one of ours': Mistake(
+        ('worker', 'my_agents', '--workflow', 'my_agents:Thread'),
+        (
+            "'my_agents:Thread' is a workflow named 'Thread'",
+            'so is `harness_temporal.temporal.threads.workflow.ThreadWorkflow`',
+            "`@workflow.defn(name='...')`",
+        ),
+        files={'my_agents.py': f'{DURABLE}{CLERK}{workflow_class("Thread")}'},
+    ),
+    'two workflows have one name': Mistake(
+        ('worker', 'my_agents', '--workflow', 'my_agents:Ask', '--workflow', 'others:Ask'),
+        ("'others:Ask' is a workflow named 'Ask', and so is `my_agents.Ask`",),
+        files={'my_agents.py': f'{DURABLE}{CLERK}{workflow_class("Ask")}', 'others.py': workflow_class('Ask')},
+    ),
+    'what is named is no workflow': Mistake(
+        ('worker', 'my_agents', '--workflow', 'my_agents:Agent'),
+        ("'my_agents:Agent' is no workflow", '`@workflow.defn`'),
+        files={'my_agents.py': f'{DURABLE}{CLERK}'},
     ),
     'the worker is asked for what only the deployed one does': Mistake(
         ('worker', 'my_agents'),

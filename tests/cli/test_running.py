@@ -66,23 +66,29 @@ def test_fork_goes_on_beside_the_run_and_its_result_can_be_carried_away(at_work:
 def test_doctor_finds_everything_well(at_work: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('HARNESS_AGENTS', 'tests.cli.agents:clerk')
     Path('kept.py').write_text(
+        'from harness_temporal.conversations import SqliteConversationStore\n'
         'from harness_temporal.media import DiskMediaStore\n'
         'from harness_temporal.temporal.payloads import Key, KeyRing, PayloadStorage\n'
         "payloads = PayloadStorage(DiskMediaStore('pieces'), keys=KeyRing.of(Key.generate('k1')))\n"
+        "conversations = SqliteConversationStore('conversations.db')\n"
     )
     monkeypatch.setenv('HARNESS_PAYLOADS', 'kept:payloads')
+    monkeypatch.setenv('HARNESS_CONVERSATIONS', 'kept:conversations')
     done = cli('doctor', '--json')
     found = {name: check['status'] for name, check in done.json['checks'].items()}
     # Nobody has set up the namespace.
     assert found.pop('search attributes') == 'failed'
     assert 'search-attribute create --namespace default --name HarnessAgent --type Keyword' in done.stdout
-    assert found == dict.fromkeys(('temporal', 'namespace', 'task queue', 'store', 'payloads', 'agents'), 'ok')
+    assert found == dict.fromkeys(
+        ('temporal', 'namespace', 'task queue', 'store', 'conversations', 'payloads', 'agents'), 'ok'
+    )
     assert (done.status, done.json['ok']) == (1, False)
 
 
 def test_doctor_says_of_each_thing_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('TEMPORAL_ADDRESS', '127.0.0.1:1')
     monkeypatch.setenv('HARNESS_AGENTS', 'nowhere:agent')
+    monkeypatch.setenv('HARNESS_CONVERSATIONS', 'nowhere:conversations')
     done = cli('doctor', '--store', 'sqlite:nowhere.db', '--json')
     found = {name: (check['status'], check['told']) for name, check in done.json['checks'].items()}
     assert done.status == 1
@@ -91,5 +97,6 @@ def test_doctor_says_of_each_thing_what_is_wrong(monkeypatch: pytest.MonkeyPatch
     assert {found[name][0] for name in ('namespace', 'search attributes', 'task queue')} == {'skipped'}
     assert found['store'][0] == 'failed'
     assert found['payloads'][0] == 'skipped'
+    assert found['conversations'] == ('failed', "'nowhere' cannot be loaded: No module named 'nowhere'.")
     assert found['agents'] == ('failed', "'nowhere' cannot be loaded: No module named 'nowhere'.")
     assert 'failed  agents: ' in cli('doctor').stdout

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from contextlib import closing
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness_temporal.conversations import ConversationSummary, SqliteConversationStore
 from harness_temporal.records import utc_now
+from harness_temporal.testing.samples import NOON, turns
 from tests.cli.conftest import cli, given
 from tests.cli.seeding import a_run, committed, cut_off, event, said
 
@@ -77,9 +80,38 @@ def test_gc_deletes_old_runs_and_what_nothing_refers_to() -> None:
     assert given('store', 'gc', '--store', 'file:runs', *every)['runs'] == ['unresolved']
 
 
+def test_gc_deletes_old_conversations_with_their_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed(STORE, [a_run('talked', conversation_id='c')], [a_run('alone')])
+    monkeypatch.setenv('HARNESS_CONVERSATIONS', 'heads:conversations')
+    Path('heads.py').write_text(
+        'from harness_temporal.conversations import SqliteConversationStore\n'
+        "conversations = SqliteConversationStore('runs.db')\n"
+    )
+    saved_long_ago('c')
+    assert given('store', 'gc', '--store', STORE)['conversations'] == []
+    collected = given('store', 'gc', '--store', STORE, '--expire-conversations-after-days', '1')
+    assert (collected['conversations'], collected['runs']) == (['c'], [])
+    assert [run['run_id'] for run in given('runs', 'list', '--store', STORE)['runs']] == ['alone']
+
+
+def saved_long_ago(conversation_id: str) -> None:
+    async def save() -> None:
+        store = SqliteConversationStore('runs.db')
+        await store.save(summary=ConversationSummary(id=conversation_id), messages=turns(2))
+        await store.aclose()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('harness_temporal.conversations.protocol.utc_now', lambda: NOON)
+        asyncio.run(save())
+
+
 @pytest.mark.parametrize(
     ('arguments', 'message'),
-    [(('--grace-hours', '1'), '`grace` must be at least'), (('--include-unresolved',), 'is for `--expire-after-days`')],
+    [
+        (('--grace-hours', '1'), '`grace` must be at least'),
+        (('--include-unresolved',), 'is for `--expire-after-days`'),
+        (('--expire-conversations-after-days', '1'), 'set HARNESS_CONVERSATIONS'),
+    ],
 )
 def test_gc_that_would_be_wrong_is_refused(arguments: tuple[str, ...], message: str) -> None:
     committed(STORE, [a_run('run-1')])

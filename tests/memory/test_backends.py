@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -103,6 +103,16 @@ async def test_a_sqlite_database_is_shared(tmp_path: Path) -> None:
     assert await media.get(uri) == b'blob'
     assert await memory.read(BOOK, MAIN) == Note(MAIN, 'note')
     await database.aclose()
+
+
+@pytest.mark.parametrize('kind', [SqliteMediaStore, SqliteMemoryStore])
+async def test_a_shared_sqlite_database_takes_no_connection(
+    kind: type[SqliteMediaStore | SqliteMemoryStore], tmp_path: Path
+) -> None:
+    database = SqliteDatabase(tmp_path / 'all.db', None)
+    connection = sqlite3.connect(':memory:', check_same_thread=False)
+    with closing(connection), pytest.raises(ConfigurationError, match='give no `connection`'):
+        kind(database, connection=connection)
 
 
 @pytest.mark.postgres

@@ -6,8 +6,10 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
+from temporalio.api.history.v1 import ActivityTaskScheduledEventAttributes
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 
 from harness_temporal import AgentRunInput, AgentRunOutput
@@ -65,13 +67,18 @@ class Run:
         return activities_of(await self.history())
 
 
-def activities_of(history: WorkflowHistory) -> list[str]:
-    """Return the names of the activities that were scheduled."""
+def scheduled_in(history: WorkflowHistory) -> list[ActivityTaskScheduledEventAttributes]:
+    """Return what the activities were scheduled with."""
     return [
-        event.activity_task_scheduled_event_attributes.activity_type.name
+        event.activity_task_scheduled_event_attributes
         for event in history.events
         if event.HasField('activity_task_scheduled_event_attributes')
     ]
+
+
+def activities_of(history: WorkflowHistory) -> list[str]:
+    """Return the names of the activities that were scheduled."""
+    return [activity.activity_type.name for activity in scheduled_in(history)]
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = 30) -> None:
@@ -85,7 +92,13 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], *, seconds: flo
 
 
 async def start(
-    client: Client, workers: Workers, prompt: str | None, *, agent: str = 'scripted', **settings: Any
+    client: Client,
+    workers: Workers,
+    prompt: str | None,
+    *,
+    agent: str = 'scripted',
+    execution_timeout: timedelta | None = None,
+    **settings: Any,
 ) -> Run:
     config_fields = {name: value for name, value in settings.items() if name in WorkerConfig.__dataclass_fields__}
     config = replace(workers.config, **config_fields)
@@ -95,5 +108,6 @@ async def start(
         AgentRunInput(agent=agent, prompt=prompt, **fields),
         id=f'run-{uuid.uuid4()}',
         task_queue=workers.task_queue,
+        execution_timeout=execution_timeout,
     )
     return Run(handle, agent, config.open_store())

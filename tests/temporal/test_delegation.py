@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,9 @@ async def test_a_delegates_work_is_continued_on_another_worker_and_the_tree_tell
     lengths = [len(snapshot.messages) for snapshot in histories if snapshot is not None]
     assert lengths == [6, 6 + 4], 'the second goes on from the first'
     assert await run_tree(run.store, run_id='nobody') is None
+    continued, _ = started(await run.history())[1]
+    described = await client.get_workflow_handle(continued).describe()
+    assert await described.static_details() == f'agent `scripted` · goes on from run `{first.run_id}`\n\n`count`'
     await replay(await run.history(), workers.config)
 
 
@@ -124,3 +127,36 @@ async def test_children_and_continued_workflows_without_a_time_out_give_their_de
     own = [child for history in histories for child in started(history)]
     below = started(await client.get_workflow_handle(own[0][0]).fetch_history())
     assert [timeout for _, timeout in own + below] == [timedelta(0)] * 3
+
+
+async def test_the_workflows_time_out_counts_from_its_first_run_however_often_it_continues_as_new(
+    client: Client, workers: Workers
+) -> None:
+    workers.start()
+    run = await delegating(
+        client,
+        workers,
+        *[('scripted', 'look')] * 3,
+        history_budget=HistoryBudget(events=5),
+        execution_timeout=timedelta(minutes=5),
+    )
+    await run.result()
+    histories = await legs(client, run.handle)
+    assert len(histories) > 2
+    began = histories[0].events[0].event_time.ToDatetime()
+    late = [end - began - timedelta(minutes=5) for history in histories for end in ends_of_children(history)]
+    assert len(late) == 3
+    assert max(map(abs, late)) < timedelta(milliseconds=1)
+    await replay(histories[-1], workers.config)
+
+
+def ends_of_children(history: WorkflowHistory) -> list[datetime]:
+    """Return when each child has to end, counted from when the workflow's code asked for it."""
+    ends: list[datetime] = []
+    for event in history.events:
+        child = event.start_child_workflow_execution_initiated_event_attributes
+        if child.workflow_id:
+            completed = history.events[child.workflow_task_completed_event_id - 1]
+            asked = history.events[completed.workflow_task_completed_event_attributes.started_event_id - 1]
+            ends.append(asked.event_time.ToDatetime() + child.workflow_execution_timeout.ToTimedelta())
+    return ends

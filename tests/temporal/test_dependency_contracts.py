@@ -25,6 +25,7 @@ from temporalio.worker.workflow_sandbox._restrictions import (
 )
 
 from harness_temporal import HarnessDurability, StepPersistence
+from harness_temporal.temporal.agent_run_workflow import AgentRunWorkflow
 from tests.temporal import defined_agent
 
 
@@ -45,6 +46,14 @@ def test_names_of_agent_activities() -> None:
         'agent__defined__capability__step_persistence__finish_tool_effect',
         'agent__defined__capability__step_persistence__registration_identity',
     } <= names
+
+
+def test_name_of_a_workflow_class() -> None:
+    """`cli.worker.workflows` tells by it whether two classes would have the same name on a worker."""
+    definition = workflow._Definition.from_class(AgentRunWorkflow)
+    assert definition is not None
+    assert definition.name == 'AgentRun'
+    assert workflow._Definition.from_class(Worker) is None
 
 
 def test_arguments_of_agent_activities() -> None:

@@ -21,6 +21,7 @@ from harness_temporal.temporal.dev_server import DevServer
 from harness_temporal.temporal.naming import NAME_CONVERSATION_ACTIVITY, NamingOutput
 from harness_temporal.testing.samples import turns
 from tests.temporal.naming_workflows import NamesASavedConversation, NamesItsOwnMessages
+from tests.temporal.runs import scheduled_in
 
 pytestmark = pytest.mark.temporal
 
@@ -58,12 +59,8 @@ def named(title: str) -> tuple[Generate, list[str]]:
 
 
 async def scheduled(handle: WorkflowHandle[Any, Any]) -> list[tuple[str, bytes]]:
-    return [
-        (attributes.activity_type.name, attributes.input.payloads[0].data)
-        for event in (await handle.fetch_history()).events
-        if event.HasField('activity_task_scheduled_event_attributes')
-        and (attributes := event.activity_task_scheduled_event_attributes)
-    ]
+    activities = scheduled_in(await handle.fetch_history())
+    return [(activity.activity_type.name, activity.input.payloads[0].data) for activity in activities]
 
 
 async def test_saved_conversation_is_named(
@@ -83,6 +80,8 @@ async def test_saved_conversation_is_named(
     assert (summary.title, summary.tags, summary.naming_tokens) == ('A name', ('t',), 5)
     [(name, data)] = await scheduled(handle)
     assert name == NAME_CONVERSATION_ACTIVITY
+    [activity] = scheduled_in(history)
+    assert activity.heartbeat_timeout.seconds == 30, 'a dead worker holds the workflow up no longer'
     assert len(data) < 200
     await Replayer(workflows=WORKFLOWS, plugins=[HarnessPlugin()]).replay_workflow(history)
 

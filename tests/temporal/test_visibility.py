@@ -128,7 +128,8 @@ async def test_runs_are_found_by_agent_conversation_status_and_what_they_wait_fo
     described = await asking.describe()
     waiting = SearchAttributeKey.for_bool('HarnessWaitingForApproval')
     assert described.typed_search_attributes[waiting] is True
-    assert await described.static_summary() == 'scripted: asks'
+    assert await described.static_summary() == 'scripted: `asks`'
+    assert await described.static_details() == f'agent `scripted` · conversation `{conversation}`\n\n`asks`'
     assert await found("HarnessStatus = 'completed'") == [done.id]
     assert await found('HarnessWaitingForApproval = true') == [asking.id]
     await replay(await asking.fetch_history(), workers.config)
@@ -143,8 +144,29 @@ def test_summaries_are_one_short_line() -> None:
     assert '\n' not in long
     assert tool_summary(1, call_text('odd', {'text': '\udcff'})).startswith('step 1: odd(text=')
     assert run_summary('scripted', None) == 'scripted goes on'
+    assert len(run_summary('a' * 500, 'long ' * 500)) <= LONGEST
     assert operation_summary('agent__clerk__capability__step_persistence__end_run') == 'record how the run ended'
     assert operation_summary('agent__clerk__capability__mine__end_run') is None
+
+
+@pytest.mark.parametrize(
+    ('prompt', 'shown'),
+    [
+        ('Read *all*\nof <b>it</b>.', '`Read *all* of <b>it</b>.`'),
+        ('`ls` and `rm`', '`` `ls` and `rm` ``'),
+        ('  ', '` `'),
+    ],
+    ids=['markup', 'code', 'blank'],
+)
+def test_a_prompt_is_code_in_what_is_said_of_the_start(prompt: str, shown: str) -> None:
+    assert run_summary('clerk', prompt) == f'clerk: {shown}'
+    begun = run_details.begun('clerk', prompt, conversation_id=None, continued='run-1', forked=None)
+    assert begun == f'agent `clerk` · goes on from run `run-1`\n\n{shown}'
+
+
+def test_what_a_run_branches_off_is_said() -> None:
+    begun = run_details.begun('clerk', None, conversation_id='c', continued=None, forked='run-1')
+    assert begun == 'agent `clerk` · conversation `c` · branches off run `run-1`'
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,13 @@ async def test_the_timeline_says_what_each_activity_did(ui: TemporalUI, office: 
 async def test_the_details_of_a_run_say_how_each_step_ended(ui: TemporalUI, office: Office) -> None:
     shown = await ui.shows(
         f'{office.run_page}/user-metadata',
-        [f'{clerk.NAME}: {clerk.PROMPT}', office.run_id, '1 with unknown outcome', 'harness-temporal effects list'],
+        [
+            f'{clerk.NAME}: {clerk.PROMPT}',
+            f'agent {clerk.NAME} · conversation {RUN}',
+            office.run_id,
+            '1 with unknown outcome',
+            'harness-temporal effects list',
+        ],
     )
 
     steps = [

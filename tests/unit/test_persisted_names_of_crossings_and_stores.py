@@ -125,6 +125,7 @@ def test_names_in_histories() -> None:
     assert run_context.FRAMES_KEY == 'harness_frames'
     assert state_crossing.STATE_KEY == 'harness_state'
     assert headers.PARENT_RUN_HEADER == 'harness-parent-run-id'
+    assert headers.EXPIRY_HEADER == 'harness-execution-expires-at'
     assert snapshots.LOAD_SNAPSHOT_ACTIVITY == 'harness_temporal__load_snapshot'
     assert snapshots.SAVE_SNAPSHOT_ACTIVITY == 'harness_temporal__save_snapshot'
     assert client.AGENT_RUN_WORKFLOW == 'AgentRun'

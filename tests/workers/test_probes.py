@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness_temporal.errors import ConfigurationError, StoreUnavailableError
+from harness_temporal.conversations import SavedConversation, SqliteConversationStore
+from harness_temporal.errors import ConfigurationError, StoreError, StoreUnavailableError
+from harness_temporal.hosting.worker import stores_of
+from harness_temporal.media import DiskMediaStore
 from harness_temporal.records import RunRecord
 from harness_temporal.step_persistence import InMemoryStepStore
 from tests.workers.processes import fetch
@@ -61,7 +65,7 @@ def client(*identities: str) -> Any:
 
 async def test_a_worker_that_polls_and_whose_stores_answer_is_ready() -> None:
     store = AwayStore()
-    readiness = Readiness(client('other', 'us'), 'queue', [store], [])
+    readiness = Readiness(client('other', 'us'), 'queue', [store], [], None)
     answer = await readiness.answer()
     assert answer.status == 503
     assert json.loads(answer.body) == {'ready': False, 'failures': {'AwayStore': 'StoreUnavailableError'}}
@@ -72,21 +76,50 @@ async def test_a_worker_that_polls_and_whose_stores_answer_is_ready() -> None:
     assert store.asked == 2
 
 
+class AwayConversations(SqliteConversationStore):
+    """A store of conversations that cannot be reached while `away` is set."""
+
+    away = True
+
+    async def get(self, *, conversation_id: str) -> SavedConversation:
+        if self.away:
+            raise StoreUnavailableError('AwayConversations', 'it is away.')
+        return await super().get(conversation_id=conversation_id)
+
+
+async def test_a_worker_is_ready_when_its_conversations_answer(tmp_path: Path) -> None:
+    conversations = AwayConversations(tmp_path / 'conversations.db')
+    readiness = Readiness(client('us'), 'queue', [], [], conversations)
+    assert await readiness.failures() == {'AwayConversations': 'StoreUnavailableError'}
+    conversations.away = False
+    assert await readiness.failures() == {}
+    await conversations.aclose()
+
+
+async def test_the_media_of_conversations_are_among_what_answers_and_is_closed(tmp_path: Path) -> None:
+    media = DiskMediaStore(tmp_path / 'media')
+    conversations = SqliteConversationStore(tmp_path / 'conversations.db', media_store=media)
+    async with stores_of([], None, conversations) as (_, media_stores):
+        assert media_stores == [media]
+    with pytest.raises(StoreError, match='closed'):
+        await conversations.listing()
+
+
 async def test_a_worker_that_does_not_poll_is_not_ready() -> None:
-    assert await Readiness(client('other'), 'queue', [], []).failures() == {'temporal': 'NotPollingError'}
+    assert await Readiness(client('other'), 'queue', [], [], None).failures() == {'temporal': 'NotPollingError'}
 
 
 async def test_what_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('workers.readiness.CHECK_TIMEOUT', 0.05)
     media: Any = HangingMedia()
-    assert await Readiness(client('us'), 'queue', [], [media, media]).failures() == {
+    assert await Readiness(client('us'), 'queue', [], [media, media], None).failures() == {
         'HangingMedia': 'TimeoutError',
         'HangingMedia 2': 'TimeoutError',
     }
 
 
 async def test_a_worker_that_stops_is_not_ready_at_once() -> None:
-    readiness = Readiness(client('us'), 'queue', [], [])
+    readiness = Readiness(client('us'), 'queue', [], [], None)
     assert await readiness.failures() == {}
     readiness.stop()
     assert await readiness.failures() == {'worker': 'it is stopping'}

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from harness_temporal.cli.connecting import Place
 from harness_temporal.cli.doctor.checks import Check, Found, tried
-from harness_temporal.cli.doctor.stores import check_agents, check_payloads, check_store
+from harness_temporal.cli.doctor.stores import check_agents, check_conversations, check_payloads, check_store
 from harness_temporal.cli.doctor.temporal import TemporalChecks
 from harness_temporal.cli.output import Output
 
@@ -16,7 +16,7 @@ _STYLES = {'ok': 'green', 'failed': 'bold red', 'skipped': 'dim'}
 
 
 async def examine(place: Place, store: str | None) -> Output:
-    """Check Temporal, the store, the payloads and the agents."""
+    """Check Temporal, the stores, the payloads and the agents."""
     temporal = TemporalChecks(place)
     checks: Mapping[str, Check] = {
         'temporal': temporal.server,
@@ -24,6 +24,7 @@ async def examine(place: Place, store: str | None) -> Output:
         'search attributes': temporal.search_attributes,
         'task queue': temporal.task_queue,
         'store': lambda: check_store(store),
+        'conversations': check_conversations,
         'payloads': check_payloads,
         'agents': check_agents,
     }

@@ -9,7 +9,7 @@ from temporalio.api.common.v1 import Payload
 from harness_temporal.cli.doctor.checks import Found
 from harness_temporal.cli.opening import named_store, opened_store
 from harness_temporal.errors import ConfigurationError
-from harness_temporal.hosting.answering import ask_media_store, ask_store
+from harness_temporal.hosting.answering import ask_conversation_store, ask_media_store, ask_store
 from harness_temporal.hosting.settings import CallerSettings
 from harness_temporal.hosting.worker import stores_of
 from harness_temporal.media import MediaStore
@@ -44,6 +44,16 @@ async def check_agents() -> Found:
     async with stores_of(agents, None) as (stores, media):
         answering = await _answering(stores, media)
     return Found('ok', f'{", ".join(str(agent.name) for agent in agents)}; {answering}')
+
+
+async def check_conversations() -> Found:
+    """Whether the store of conversations answers, with its media store."""
+    conversations = CallerSettings.load().load_conversations()
+    if conversations is None:
+        return Found('skipped', 'None are named (HARNESS_CONVERSATIONS, or `conversations` in [worker]).')
+    async with stores_of([], None, conversations) as (_, media):
+        await ask_conversation_store(conversations)
+        return Found('ok', f'{type(conversations).__name__} answers. {await _answering([], media)}'.rstrip())
 
 
 async def check_payloads() -> Found:

@@ -8,11 +8,11 @@ from typing import Final
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 
+from harness_temporal.cli.open_calls import listed, open_calls
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.records import RunRecord
 from harness_temporal.state.deferred import DeferredToolResume, call_ids
 from harness_temporal.state.deferred_checks import check_resume
-from harness_temporal.state.frontier import find_frontier
 from harness_temporal.step_persistence.frontier import load_frontier
 from harness_temporal.step_persistence.inspection import summarize_run
 from harness_temporal.step_persistence.outcomes import load_result
@@ -37,8 +37,7 @@ async def answers_of(store: StepStore, run: RunRecord, results: DeferredToolResu
     """
     _check_alone(run)
     frontier = await load_frontier(store, run_id=run.run_id)
-    last = find_frontier(frontier.messages)
-    pending = last.pending if last is not None else ()
+    pending = open_calls(frontier.messages)
     if not pending or (await summarize_run(store, run)).status != 'completed':
         raise ConfigurationError(
             f'Run {run.run_id!r} did not suspend itself, and waits for no answers: resume it without `--answers`.'
@@ -63,10 +62,9 @@ def _check_alone(run: RunRecord) -> None:
 
 
 def _check_calls(run_id: str, pending: Sequence[ToolCallPart], results: DeferredToolResults) -> None:
-    waiting = ', '.join(f'{call.tool_call_id} ({call.tool_name})' for call in pending)
     for call_id in (*results.approvals, *results.calls):
         if call_id not in call_ids(pending):
-            raise ConfigurationError(f'Run {run_id!r} waits for no answer to {call_id!r}, but for {waiting}.')
+            raise ConfigurationError(f'Run {run_id!r} waits for no answer to {call_id!r}, but for {listed(pending)}.')
         if call_id in results.approvals and call_id in results.calls:
             raise ConfigurationError(f'There are two answers to {call_id!r}.')
     for call in pending:

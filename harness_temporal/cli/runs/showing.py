@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness_temporal.cli.effects.views import effect_data, effects_table
+from harness_temporal.cli.open_calls import listed, open_calls
 from harness_temporal.cli.opening import opened_store, required_run
 from harness_temporal.cli.output import Output, cell, table
 from harness_temporal.cli.runs.listing import summary_data
 from harness_temporal.records import ContinuableSnapshot, StepEvent
-from harness_temporal.state.frontier import find_frontier
 from harness_temporal.step_persistence.inspection import RunSummary, summarize_run
 from harness_temporal.step_persistence.recovery import inspect_recovery
 
@@ -81,20 +81,15 @@ def _snapshot_data(snapshot: ContinuableSnapshot | None) -> dict[str, Any] | Non
     }
 
 
-def _waiting(latest: ContinuableSnapshot) -> str:
-    frontier = find_frontier(latest.messages)
-    calls = frontier.pending if frontier is not None else ()
-    return ', '.join(f'{call.tool_call_id} ({call.tool_name})' for call in calls)
-
-
 def _advice(summary: RunSummary, latest: ContinuableSnapshot | None) -> str:
     run_id = summary.record.run_id
     if latest is None:
         return 'It has no snapshot, so nothing can go on from it.'
     at = f'Its newest snapshot is of step {latest.step_index}, {latest.state}.'
     if summary.status == 'completed' and latest.state == 'interrupted':
+        waits_for = listed(open_calls(latest.messages))
         return (
-            f'{at} It suspended itself, and waits for answers to {_waiting(latest)}: `harness-temporal resume {run_id} '
+            f'{at} It suspended itself, and waits for answers to {waits_for}: `harness-temporal resume {run_id} '
             '--answers FILE`.'
         )
     if summary.unresolved:

@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help='Look after a store.')
 @app.command()
 def migrate(store: Store = None, as_json: Json = False) -> None:
     """Make the store, or bring it to the schema of this release. Doing it again changes nothing."""
-    from harness_temporal.cli.store.maintaining import migrate_store
+    from harness_temporal.cli.store.migrating import migrate_store
 
     execute(lambda: migrate_store(store), as_json=as_json)
 
@@ -34,6 +34,14 @@ def gc(
     expire_after_days: Annotated[
         float | None, typer.Option('--expire-after-days', min=0, help='First delete runs that were idle so long.')
     ] = None,
+    expire_conversations_after_days: Annotated[
+        float | None,
+        typer.Option(
+            '--expire-conversations-after-days',
+            min=0,
+            help='And conversations that were idle so long, with their runs; HARNESS_CONVERSATIONS names their store.',
+        ),
+    ] = None,
     include_unresolved: Annotated[
         bool, typer.Option('--include-unresolved', help='Also those with a tool call whose outcome is unknown.')
     ] = False,
@@ -43,11 +51,7 @@ def gc(
     as_json: Json = False,
 ) -> None:
     """Delete messages and blobs that nothing refers to. A media store that other stores share is theirs too."""
-    from harness_temporal.cli.store.maintaining import collect_garbage
+    from harness_temporal.cli.store.collecting import Wanted, collect_garbage
 
-    execute(
-        lambda: collect_garbage(
-            store, expire_after_days=expire_after_days, include_unresolved=include_unresolved, grace_hours=grace_hours
-        ),
-        as_json=as_json,
-    )
+    wanted = Wanted(expire_after_days, expire_conversations_after_days, include_unresolved, grace_hours)
+    execute(lambda: collect_garbage(store, wanted), as_json=as_json)

@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness_temporal.cli.output import print_json
+from harness_temporal.cli.worker.workflows import load_workflows
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.hosting.connection import check_namespace, connect
 from harness_temporal.hosting.logs import configure_logging
 from harness_temporal.hosting.settings import TemporalSettings, WorkerSettings
 from harness_temporal.hosting.worker import build_worker, stores_of
-from harness_temporal.loading import load_attribute
 from harness_temporal.temporal import HarnessPlugin, serve
-from harness_temporal.temporal.agent_run_workflow import AgentRunWorkflow
-from harness_temporal.temporal.threads.workflow import ThreadWorkflow
 
-WORKFLOWS: Final = (AgentRunWorkflow, ThreadWorkflow)
-"""What the worker runs by itself."""
 _OF_THE_DEPLOYED_WORKER: Final = ('http_address', 'sdk_metrics_address', 'tracing', 'maintenance')
 _logger = logging.getLogger(__name__)
 
@@ -47,12 +43,12 @@ async def run_worker(
             )
     configure_logging(wanted.log_level, wanted.log_format)
     agents, payloads = wanted.load_agents(), wanted.load_payloads()
-    further = [load_attribute(path, type) for path in workflows]
+    all_workflows = load_workflows(workflows)
     async with stores_of(agents, payloads):
         plugin = HarnessPlugin(agents=agents, payloads=payloads)
         client = await connect(temporal, plugins=[plugin])
         await check_namespace(client)
-        worker = build_worker(client, wanted, workflows=[*dict.fromkeys((*WORKFLOWS, *further))])
+        worker = build_worker(client, wanted, workflows=all_workflows)
 
         def started() -> None:
             agent_names = [str(agent.name) for agent in agents]

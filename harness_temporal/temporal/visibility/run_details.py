@@ -1,12 +1,32 @@
-"""What stands above the step table of an agent run in the Temporal UI: how it is, and what to do. Pure."""
+"""What the Temporal UI shows of an agent run: how it began and, above its step table, how it is and what to do."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
 from harness_temporal.temporal.visibility.steps import call_cell
-from harness_temporal.temporal.visibility.summaries import WAITS_FOR, call_text
+from harness_temporal.temporal.visibility.summaries import WAITS_FOR, call_text, code
+
+_LONGEST: Final = 500
+"""Characters of what a user or an application wrote."""
+
+
+def begun(
+    agent: str, prompt: str | None, *, conversation_id: str | None, continued: str | None, forked: str | None
+) -> str:
+    """Return what is said of a run from its start on, with the id of the run that it goes on from or branches off."""
+    facts = [f'agent {code(agent, _LONGEST)}']
+    if conversation_id is not None:
+        facts.append(f'conversation {code(conversation_id, _LONGEST)}')
+    facts += [
+        f'{what} run {code(run_id, _LONGEST)}'
+        for what, run_id in (('goes on from', continued), ('branches off', forked))
+        if run_id is not None
+    ]
+    return '\n\n'.join((' · '.join(facts), *([code(prompt, _LONGEST)] if prompt is not None else [])))
 
 
 def running(run_id: str) -> str:

@@ -5,7 +5,6 @@ The details are in no history: the worker answers the UI's question with them, f
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,10 +15,17 @@ from temporalio.worker import StartActivityInput
 
 from harness_temporal.step_persistence.effects import UNKNOWN_OUTCOME_METADATA_KEY, tells_unknown
 from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
-from harness_temporal.temporal.visibility.summaries import call_text, model_summary, operation_summary, tool_summary
+from harness_temporal.temporal.visibility.summaries import (
+    call_text,
+    code,
+    model_summary,
+    operation_summary,
+    tool_summary,
+)
 
 SHOWN: Final = 20
 """How many of the latest activities are shown."""
+_CELL: Final = 300
 
 _TOLD: Final = {
     'approval_required': 'asked for approval',
@@ -122,16 +128,9 @@ step_table: ContextVar[StepTable | None] = ContextVar('harness_temporal.step_tab
 
 def cell(text: str) -> str:
     """Return a text as it stands in a cell of a table."""
-    return ' '.join(text.split()).replace('|', '\\|')[:300]
+    return ' '.join(text.split()).replace('|', '\\|')[:_CELL]
 
 
 def call_cell(call: str) -> str:
-    """Return a call (`call_text`) as it stands in a cell: as code.
-
-    As prose the UI would show another call: it takes `*` and `<` away, makes one character of `--` and of `1/2`, and
-    bends the quotes.
-    """
-    text = cell(call)
-    fence = '`' * (max(map(len, re.findall('`+', text)), default=0) + 1)
-    # A cut text may end with what would be part of the fence.
-    return f'{fence}{text}{" " if text.endswith("`") else ""}{fence}'
+    """Return a call (`call_text`) as it stands in a cell: as code."""
+    return code(cell(call), _CELL)

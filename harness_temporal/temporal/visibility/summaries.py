@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,6 +13,7 @@ LONGEST: Final = 200
 WAITS_FOR: Final = {'approval': 'approval', 'external': 'a result from outside'}
 """What a call waits for, by its kind."""
 
+_NAME: Final = 60
 _VALUE: Final = 40
 _CUT: Final = '…'
 _OPERATIONS: Final = {
@@ -26,8 +28,9 @@ _OPERATIONS: Final = {
 
 
 def run_summary(agent: str, prompt: str | None) -> str:
-    """Summarize a run: who does what."""
-    return _short(f'{agent}: {prompt}' if prompt is not None else f'{agent} goes on', LONGEST)
+    """Summarize a run: who does what. The UI takes it for Markdown."""
+    name = _short(agent, _NAME)
+    return f'{name}: {code(prompt, LONGEST - len(name) - 4)}' if prompt is not None else f'{name} goes on'
 
 
 def model_summary(step: int) -> str:
@@ -49,6 +52,19 @@ def operation_summary(activity: str) -> str | None:
 def call_text(name: str, arguments: Mapping[str, object]) -> str:
     """Write a call as a person would: `pay(cents=500, to="Ada")`."""
     return f'{name}({", ".join(f"{key}={_value(value)}" for key, value in arguments.items())})'
+
+
+def code(text: str, limit: int) -> str:
+    """Return so many characters of a text as Markdown's code, in one line.
+
+    As prose the UI would show another text: it takes `*` and `<` away, makes one character of `--` and of `1/2`, bends
+    the quotes, and makes links.
+    """
+    line = _short(text, limit) or ' '
+    fence = '`' * (max(map(len, re.findall('`+', line)), default=0) + 1)
+    # What the text begins and ends with would be part of the fence.
+    before, after = (' ' if end == '`' else '' for end in (line[0], line[-1]))
+    return f'{fence}{before}{line}{after}{fence}'
 
 
 def _value(value: object) -> str:

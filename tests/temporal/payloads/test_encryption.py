@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHistory
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from harness_temporal import HarnessClient
 from harness_temporal.temporal.payloads import Key
 from harness_temporal.temporal.payloads.stuck import payloads_in
 from tests.temporal.effects import noted
@@ -57,6 +58,19 @@ async def test_there_is_no_plain_text_in_the_history_or_in_the_store(setup: Setu
     if stored:
         assert texts_of(sealed, history)['store'] != b''
     await sealed.replay(history)
+
+
+async def test_what_the_ui_shows_of_the_start_is_encrypted_and_its_reader_has_it(setup: Setup) -> None:
+    client = await replace(setup, keys=OLD).client()
+    harness = HarnessClient(client, agent='reader', task_queue='nobodys')
+    run = await harness.start('TOP-SECRET', conversation_id='TOP-SECRET-TALK')
+    for place, text in texts_of(setup, await run.fetch_history()).items():
+        assert b'TOP-SECRET' not in text, place
+    described = await run.describe()
+    await run.terminate()
+    assert b'TOP-SECRET' not in described.raw_description.SerializeToString()
+    assert await described.static_summary() == 'reader: `TOP-SECRET`'
+    assert await described.static_details() == 'agent `reader` · conversation `TOP-SECRET-TALK`\n\n`TOP-SECRET`'
 
 
 async def test_the_message_of_an_error_is_encrypted_and_its_reader_has_it(setup: Setup) -> None:
