@@ -22,6 +22,7 @@ from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
 from harness_temporal.temporal.continuation import ContinuedAgentRun, HistoryBudget, continued
+from harness_temporal.temporal.sent_requests import sent_requests
 from harness_temporal.temporal.starting_point import starting_point
 from harness_temporal.temporal.visibility import attributes
 
@@ -110,8 +111,8 @@ async def run_agent(
         RunActiveError: It is still running (likewise).
         DeferredResumeError: The answers are not answers, or do not fit.
     """
-    registry = worker_agents.get()
-    if registry is None:
+    registry, requests = worker_agents.get(), sent_requests.get()
+    if registry is None or requests is None:
         raise ConfigurationError('`run_agent` works in a workflow whose worker has `HarnessPlugin`.')
     agent = registry.agent(input.agent)
     run = await _prepared(input, registry, agent)
@@ -122,7 +123,7 @@ async def run_agent(
         attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
     token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
     try:
-        with continuing(input.going_on.behind if input.going_on is not None else {}):
+        with continuing(input.going_on.behind if input.going_on is not None else {}), requests.of_one_run():
             async for _ in run.events():
                 pass
     finally:

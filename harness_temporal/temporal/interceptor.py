@@ -19,7 +19,7 @@ from harness_temporal.temporal.boundaries import Execute, ModelAttempt, ToolAtte
 from harness_temporal.temporal.headers import parent_run, with_expiry, with_parent_run
 from harness_temporal.temporal.received_requests import ReceivedRequests
 from harness_temporal.temporal.run_context import FRAMES_KEY
-from harness_temporal.temporal.sent_requests import SentRequests
+from harness_temporal.temporal.sent_requests import SentRequests, sent_requests
 from harness_temporal.temporal.state_arrival import is_tool_call, telling_state_errors, with_state
 from harness_temporal.temporal.visibility.steps import StepTable, step_table
 
@@ -120,18 +120,21 @@ class _WorkflowInbound(temporalio.worker.WorkflowInboundInterceptor):
 
     def init(self, outbound: temporalio.worker.WorkflowOutboundInterceptor) -> None:
         self._steps = StepTable()
-        super().init(_WorkflowOutbound(outbound, self.agents, self._steps))
+        self._requests = SentRequests()
+        super().init(_WorkflowOutbound(outbound, self.agents, self._steps, self._requests))
 
     async def execute_workflow(self, input: temporalio.worker.ExecuteWorkflowInput) -> Any:
         parent = current_run_id.set(parent_run(input.headers, workflow.payload_converter()))
         agents = worker_agents.set(self.agents)
         steps = step_table.set(self._steps)
+        requests = sent_requests.set(self._requests)
         execute: Execute = partial(super().execute_workflow, input)
         if is_tool_call(workflow.info().workflow_type, input.args):
             execute = partial(telling_state_errors, partial(with_state, input.args[0], execute))
         try:
             return await execute()
         finally:
+            sent_requests.reset(requests)
             step_table.reset(steps)
             worker_agents.reset(agents)
             current_run_id.reset(parent)
@@ -139,12 +142,16 @@ class _WorkflowInbound(temporalio.worker.WorkflowInboundInterceptor):
 
 class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):
     def __init__(
-        self, next: temporalio.worker.WorkflowOutboundInterceptor, agents: AgentRegistry, steps: StepTable
+        self,
+        next: temporalio.worker.WorkflowOutboundInterceptor,
+        agents: AgentRegistry,
+        steps: StepTable,
+        requests: SentRequests,
     ) -> None:
         super().__init__(next)
         self._agents = agents
-        self._requests = SentRequests()
         self._steps = steps
+        self._requests = requests
 
     def start_activity(self, input: temporalio.worker.StartActivityInput) -> workflow.ActivityHandle[Any]:
         row = self._steps.add(input, next((frame['run']['run_id'] for frame in _frames(input.args)), None))

@@ -27,8 +27,10 @@ from harness_temporal.temporal.payloads.unreadable import Unreadable
 from harness_temporal.temporal.sent_requests import REQUEST_KEY, Crossing
 from harness_temporal.unchanged import Watch
 
-_REMEMBERED: Final = 32 * 1024 * 1024
-"""Bytes of messages, as JSON, that a worker remembers. In memory they take several times that."""
+_REMEMBERED: Final = 64 * 1024 * 1024
+"""Bytes of memory, about, that the messages take which a worker remembers."""
+_OVERHEAD: Final = 2048
+"""Bytes that a message and its watch take in memory beside its JSON, about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class _Part(Crossing):
 class _Received:
     messages: Sequence[ModelMessage]
     size: int
-    """Bytes of the messages as JSON, about."""
+    """Bytes of memory that the messages take, about."""
     watch: Watch
     """Of the messages: a model is given these very objects, and might change one."""
 
@@ -90,7 +92,7 @@ class ReceivedRequests:
     def _extended(self, run: str, request: _Received, part: _Part) -> _Received:
         kept = request.messages[: part.kept]
         size = request.size * len(kept) // max(1, len(request.messages))
-        size += len(ModelMessagesTypeAdapter.dump_json(part.messages, warnings=False))
+        size += len(ModelMessagesTypeAdapter.dump_json(part.messages, warnings=False)) + _OVERHEAD * len(part.messages)
         if part.base is not None and len(kept) == len(request.messages):
             # As `SentRequests` does: what begins like the base begins like this one.
             self._known.drop((run, part.base))

@@ -5,22 +5,27 @@ stay behind, and the activity is told which request that was and how many messag
 them together again (`received_requests`).
 
 A message stays behind if it is the very object that was sent, with nothing in it changed since: a capability may change
-a message in place. A base is always an *answered* request, so that it is in the workflow's history. One that is
-cancelled at once never gets there.
+a message in place. What the run before has sent is told by the messages' identities instead, once for each run: they
+went on as JSON. A base is always an *answered* request, so that it is in the workflow's history. One that is cancelled
+at once never gets there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
-from operator import is_
+from operator import eq, is_
 from typing import Any, Final
 
 from pydantic_ai.messages import ModelMessage
 from temporalio import workflow
 from temporalio.worker import StartActivityInput
 
+from harness_temporal.errors import NotStorableError
+from harness_temporal.history import encode_history
 from harness_temporal.unchanged import Watch
 
 REQUEST_KEY: Final = 'harness_request'
@@ -28,6 +33,9 @@ REQUEST_KEY: Final = 'harness_request'
 
 _BASES: Final = 8
 """Requests that a workflow remembers: that of each agent run which was answered last, as a rule."""
+
+_here: ContextVar[list[_Base] | None] = ContextVar('harness_temporal.bases', default=None)
+"""The requests that are remembered within `SentRequests.of_one_run`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,24 @@ class SentRequests:
         self._number = 0
         self._bases: list[_Base] = []
         """The one used latest is the last."""
+        self._ended = _EndedRun()
+
+    @contextmanager
+    def of_one_run(self) -> Generator[None]:
+        """Remember the messages that are sent meanwhile only as long as this is on; after that, what they were.
+
+        For an agent run whose messages go on as JSON: no later request has these objects, and they take more memory
+        than all else that a workflow keeps of a run.
+        """
+        bases = list[_Base]()
+        token = _here.set(bases)
+        try:
+            yield
+            if bases:
+                self._ended = bases[-1].ended()
+        finally:
+            bases.clear()
+            _here.reset(token)
 
     def send(
         self, input: StartActivityInput, start: Callable[[StartActivityInput], workflow.ActivityHandle[Any]]
@@ -56,11 +82,13 @@ class SentRequests:
         """Start the activity of a model request with the messages that are new."""
         params, *others = input.args
         messages: Sequence[ModelMessage] = params.messages
-        base, kept = self._best(messages)
+        here = _here.get()
+        bases = here if here is not None else self._bases
+        base, kept = _best(bases, messages)
         self._number += 1
-        crossing = Crossing(number=self._number, base=base.number if kept else None, kept=kept)
+        crossing = self._crossing(base, kept, messages)
         context = {**params.serialized_run_context, REQUEST_KEY: asdict(crossing)}
-        input.args = [replace(params, messages=messages[kept:], serialized_run_context=context), *others]
+        input.args = [replace(params, messages=messages[crossing.kept :], serialized_run_context=context), *others]
         handle = start(input)
         if 2 * kept < len(base.messages):
             # Another run that begins alike, rather than the same one. It must not cost that one its base.
@@ -69,24 +97,33 @@ class SentRequests:
 
         def note(done: workflow.ActivityHandle[Any]) -> None:
             if not done.cancelled() and done.exception() is None and base.answer(crossing.number):
-                self._use(base)
+                _use(bases, base)
 
         handle.add_done_callback(note)
         return handle
 
-    def _best(self, messages: Sequence[ModelMessage]) -> tuple[_Base, int]:
-        """Return what begins most like these messages, and how many messages are the same."""
-        best, longest = _Base(), 0
-        for base in reversed(self._bases):
-            kept = base.common(messages)
-            if kept > longest:
-                best, longest = base, kept
-        return best, longest
+    def _crossing(self, base: _Base, kept: int, messages: Sequence[ModelMessage]) -> Crossing:
+        if kept:
+            return Crossing(number=self._number, base=base.number, kept=kept)
+        kept = self._ended.common(messages)
+        return Crossing(number=self._number, base=self._ended.number if kept else None, kept=kept)
 
-    def _use(self, base: _Base) -> None:
-        if base in self._bases:
-            self._bases.remove(base)
-        self._bases = [*self._bases, base][-_BASES:]
+
+def _best(bases: Sequence[_Base], messages: Sequence[ModelMessage]) -> tuple[_Base, int]:
+    """Return what begins most like these messages, and how many messages are the same."""
+    best, longest = _Base(), 0
+    for base in reversed(bases):
+        kept = base.common(messages)
+        if kept > longest:
+            best, longest = base, kept
+    return best, longest
+
+
+def _use(bases: list[_Base], base: _Base) -> None:
+    if base in bases:
+        bases.remove(base)
+    bases.append(base)
+    del bases[:-_BASES]
 
 
 class _Base:
@@ -120,3 +157,32 @@ class _Base:
         self.messages += self._next[1]
         self._next = None
         return True
+
+    def ended(self) -> _EndedRun:
+        """Return what is remembered of the answered request when its messages are gone."""
+        return _EndedRun(self.number, _identities(self.messages[: self._watch.unchanged()]))
+
+
+@dataclass(frozen=True)
+class _EndedRun:
+    """The request of an ended run that was answered last."""
+
+    number: int = 0
+    identities: Sequence[bytes] = ()
+    """Of its messages, each with all before it."""
+
+    def common(self, messages: Sequence[ModelMessage]) -> int:
+        """Return how many messages are the same from the first on."""
+        length = min(len(messages), len(self.identities))
+        return sum(1 for _ in takewhile(bool, map(eq, _identities(messages[:length]), self.identities)))
+
+
+def _identities(messages: Sequence[ModelMessage]) -> list[bytes]:
+    try:
+        return [link.digest for link in encode_history(messages).links]
+    except NotStorableError:
+        return []
+
+
+sent_requests: ContextVar[SentRequests | None] = ContextVar('harness_temporal.sent_requests', default=None)
+"""The requests of the workflow run. The interceptor sets it."""

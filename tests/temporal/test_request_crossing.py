@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -12,6 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -28,8 +31,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
-from harness_temporal import HarnessDurability, HarnessPlugin, StepPersistence
+from harness_temporal import HarnessDurability, HarnessPlugin, StepPersistence, history
 from harness_temporal.errors import PluginMissingError
+from harness_temporal.known_histories import KnownHistories
 from harness_temporal.temporal import received_requests
 from harness_temporal.temporal.activity_names import MODEL_REQUESTS
 from harness_temporal.temporal.dev_server import DevServer
@@ -74,6 +78,9 @@ class Sent:
             await asyncio.sleep(0)
         crossing = started[0].serialized_run_context[REQUEST_KEY]
         return crossing['base'], crossing['kept'], len(started[0].messages)
+
+    def one_run(self) -> AbstractContextManager[None]:
+        return self._requests.of_one_run()
 
 
 def asks(text: str) -> ModelRequest:
@@ -174,6 +181,52 @@ async def test_a_workflow_with_many_runs_remembers_some_of_them() -> None:
     assert await sent.send(runs[0]) == (None, 0, 1)
 
 
+def read_back(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(messages))
+
+
+async def test_what_the_run_before_has_sent_is_known_when_it_comes_back_as_json() -> None:
+    sent = Sent()
+    messages: list[ModelMessage] = [asks('a')]
+    with sent.one_run():
+        await sent.send(messages)
+        messages += [says('b'), asks('c')]
+        await sent.send(messages)
+    messages = [*read_back(messages), says('d'), asks('e')]
+    with sent.one_run():
+        assert await sent.send(messages) == (2, 3, 2)
+        messages += [says('f'), asks('g')]
+        assert await sent.send(messages) == (3, 5, 2)
+    messages = read_back(messages)
+    messages[3] = says('another')
+    assert await sent.send(messages) == (4, 3, 4)
+
+
+@pytest.mark.parametrize('end', ['changed', 'not answered'])
+async def test_what_the_run_before_has_sent_and_is_not_known_is_sent_again(end: str) -> None:
+    sent = Sent()
+    content = {'pages': [1, 2]}
+    messages: list[ModelMessage] = [asks('a'), says('b'), returns(content)]
+    with sent.one_run():
+        await sent.send(messages[:1])
+        await sent.send(messages, answer=end == 'changed')
+        content['pages'].append(3)
+    expected = (2, 2, 1) if end == 'changed' else (1, 1, 2)
+    assert await sent.send(read_back(messages)) == expected
+
+
+async def test_messages_of_an_ended_run_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It keeps messages that it takes for known ones, up to a bound of its own.
+    monkeypatch.setattr(history, '_known_histories', KnownHistories(0))
+    sent = Sent()
+    messages: list[ModelMessage] = [asks('a'), says('b'), asks('kept by nobody')]
+    with sent.one_run():
+        await sent.send(messages)
+    kept = weakref.ref(messages.pop())
+    sent.pending = asyncio.Future()
+    assert kept() is None
+
+
 def test_a_worker_without_the_plugin_does_not_send_half_a_request() -> None:
     with pytest.raises(PluginMissingError, match='newest messages only'):
         HarnessRunContext.deserialize_run_context({'run_id': 'x', REQUEST_KEY: {}}, None)
@@ -223,6 +276,22 @@ async def test_a_server_that_is_away_is_worth_another_attempt() -> None:
     environment = ActivityEnvironment(client=cast(Any, Server(AWAY)))
     with pytest.raises(RPCError, match='away'):
         await environment.run(ReceivedRequests().restore, [params])
+
+
+async def test_small_messages_are_remembered_for_what_they_take_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(received_requests, '_REMEMBERED', 20_000)
+    environment = ActivityEnvironment(client=cast(Any, Server()))
+
+    async def restore(received: ReceivedRequests, first: int) -> None:
+        whole = Params([asks('a')] * first, {REQUEST_KEY: {'number': 1, 'base': None, 'kept': 0}})
+        await environment.run(received.restore, [whole])
+        new = Params([asks('b')], {REQUEST_KEY: {'number': 2, 'base': 1, 'kept': first}})
+        await environment.run(received.restore, [new])
+        assert len(new.messages) == first + 1
+
+    await restore(ReceivedRequests(), 4)
+    with pytest.raises(RequestIncompleteError):
+        await restore(ReceivedRequests(), 20)
 
 
 # --- what the model gets ---

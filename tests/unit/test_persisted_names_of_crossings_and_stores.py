@@ -30,7 +30,7 @@ from harness_temporal.temporal import (
     snapshots,
     state_crossing,
 )
-from harness_temporal.temporal.threads import values
+from harness_temporal.temporal.threads import resting, values
 from harness_temporal.temporal.threads.client import thread_workflow_id
 from harness_temporal.temporal.visibility import attributes
 from harness_temporal.testing.samples import a_run, a_snapshot, a_start, an_end, an_event, asks
@@ -114,6 +114,7 @@ def test_names_of_a_threads_workflow_and_of_how_others_get_at_it() -> None:
     assert {*definition.updates} == {'send', 'resolve', 'cancel', 'rename', 'close'}
     assert {*definition.queries} >= {'status', 'approvals', 'steps', 'state'}
     assert thread_workflow_id('thread_1') == 'thread-thread_1'
+    assert resting.RESTING_PATCH == 'harness_temporal.threads.resting'
 
 
 def test_how_model_requests_cross() -> None:

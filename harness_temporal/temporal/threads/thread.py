@@ -16,6 +16,7 @@ from harness_temporal.temporal.failures import is_missing_snapshot, told
 from harness_temporal.temporal.threads.approvals import PendingAnswers
 from harness_temporal.temporal.threads.basis import Basis
 from harness_temporal.temporal.threads.reminding import Reminders, wait_for_answers
+from harness_temporal.temporal.threads.resting import Leg
 from harness_temporal.temporal.threads.signs import Signs
 from harness_temporal.temporal.threads.steps import summarize
 from harness_temporal.temporal.threads.turns import Turns
@@ -59,7 +60,7 @@ class Thread:
         self._events = events
         self._events_since = begun.stream_offset
         self._run: Run | None = None
-        self._runs_here = 0
+        self._leg = Leg(input.options.history_budget)
         self._reminders = Reminders(input.options.approvals.reminder_activity)
         self._signs = Signs(input)
 
@@ -146,7 +147,7 @@ class Thread:
                 await self._wait_for_messages()
             elif not turn.cancelled:
                 await self._wait_for_answers(turn)
-            if self._is_full():
+            if self._leg.is_over():
                 await self._hand_over(None)
             if turn is not None and self._is_over(turn):
                 continue
@@ -159,17 +160,11 @@ class Thread:
 
     async def _wait_for_messages(self) -> None:
         def is_over() -> bool:
-            return bool(self.turns.queued) or self.closing or self._is_full()
+            return bool(self.turns.queued) or self.closing or self._leg.is_over()
 
         if not is_over():
             self._tell()
         await workflow.wait_condition(is_over)
-
-    def _is_full(self) -> bool:
-        """Whether this workflow run's history has had its time. One that ran no agent would be handed on for ever."""
-        if self._runs_here:
-            return self.input.options.history_budget.is_spent()
-        return workflow.info().is_continue_as_new_suggested()
 
     def _begin(self, turn: Turn) -> AgentRunInput:
         turn.status = 'running'
@@ -205,7 +200,7 @@ class Thread:
             else:
                 self._ended(turn, output)
             break
-        self._runs_here += 1
+        self._leg.note_run()
 
     def _begun(self, run_id: str, run: Run) -> None:
         turn = self.turns.current
@@ -257,7 +252,7 @@ class Thread:
         assert pending is not None
 
         def is_over() -> bool:
-            return pending.is_complete or turn.cancelled or self._is_full()
+            return pending.is_complete or turn.cancelled or self._leg.is_over()
 
         if not is_over():
             self._tell()
