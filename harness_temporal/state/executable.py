@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import UserContent
+from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset
@@ -157,14 +157,14 @@ class AgentExecutable(Generic[AgentDepsT, OutputT]):
         streaming: bool = False,
         conversation_id: str | None = None,
         progress: RunProgress | None = None,
-        pauses: Callable[[int], bool] = lambda walked: False,
+        pauses: Callable[[int, Sequence[ModelMessage]], bool] = lambda walked, messages: False,
     ) -> Run:
         """Check what a run is to start with, and return it for a host that drives it. Nothing runs yet.
 
         It takes and raises what `run` does. Further: `conversation_id` is the run's conversation, if that is not the
         thread; `progress` is where the run goes on, if it has begun elsewhere; and `pauses` is asked before each step
         but the first whether the run is to stop there, to go on elsewhere. It is told how many messages the steps that
-        were made here have gone through, which is what doing them again would cost.
+        were made here have gone through, which is what doing them again would cost, and the history to go on with.
         """
         check_policy(tool_recovery)
         _check_input(user_prompt)

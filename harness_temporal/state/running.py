@@ -223,12 +223,15 @@ class Run:
         self._walked += len(state.message_history)
         begun = self._start.progress.steps if self._start.progress is not None else 0
         # Without a step of its own a run would be handed on for ever. Messages that wait to be sent are in no history.
-        if state.run_step == begun or state.pending_messages or not self._start.pauses(self._walked):
+        if state.run_step == begun or state.pending_messages:
             return False
         request = cast('ModelRequestNode[Any, Any]', node).request
         stamped = replace(request, run_id=state.run_id, conversation_id=state.conversation_id)
+        messages = [*run.all_messages(), stamped]
+        if not self._start.pauses(self._walked, messages):
+            return False
         progress = RunProgress.of(run, renews_system_prompts=self._start.renews_system_prompts)
-        self.paused = RunPause(progress, [*run.all_messages(), stamped])
+        self.paused = RunPause(progress, messages)
         self._candidate = self._state(self.paused.messages)
         return True
 

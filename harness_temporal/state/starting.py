@@ -43,7 +43,7 @@ class RunStart:
     streaming: bool
     now: Callable[[], datetime]
     progress: RunProgress | None
-    pauses: Callable[[int], bool]
+    pauses: Callable[[int, Sequence[ModelMessage]], bool]
 
     def restoration(self) -> Restoration | None:
         """Return what there is to restore, or `None` if Pydantic AI may go on from the history by itself.

@@ -21,7 +21,7 @@ from harness_temporal.step_persistence.context import continuing, current_run_id
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
-from harness_temporal.temporal.continuation import ContinuedAgentRun, HistoryBudget, continued
+from harness_temporal.temporal.continuation import ContinuedAgentRun, HistoryBudget, Pausing, continued
 from harness_temporal.temporal.sent_requests import sent_requests
 from harness_temporal.temporal.starting_point import starting_point
 from harness_temporal.temporal.visibility import attributes
@@ -157,7 +157,7 @@ async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: Abstra
         recorded_outcomes=start.outcomes,
         conversation_id=start.conversation_id,
         progress=input.going_on.progress if input.going_on is not None else None,
-        pauses=input.history_budget.is_spent,
+        pauses=Pausing(input.history_budget),
     )
 
 

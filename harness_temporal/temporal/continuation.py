@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from temporalio import workflow
 
 from harness_temporal.errors import HistoryMissingError
@@ -20,7 +20,11 @@ from harness_temporal.temporal.durability import (
     DEFAULT_RETRY_POLICY,
     DEFAULT_START_TO_CLOSE_TIMEOUT,
 )
+from harness_temporal.temporal.payloads.errors import PayloadTooLargeError
 from harness_temporal.temporal.snapshots import SAVE_SNAPSHOT_ACTIVITY, SaveSnapshot
+
+_ROOM: Final = ' ' * 128 * 1024
+"""For the rest of a model request: tools, settings, context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,36 @@ class HistoryBudget:
             or (self.events is not None and info.get_current_history_length() >= self.events)
             or (self.bytes is not None and info.get_current_history_size() >= self.bytes)
         )
+
+
+class Pausing:
+    """Whether a run stops before its next step, to go on in another workflow run."""
+
+    def __init__(self, budget: HistoryBudget) -> None:
+        self._budget = budget
+        self._too_large = False
+
+    def __call__(self, walked: int, messages: Sequence[ModelMessage]) -> bool:
+        """Return whether the budget is spent and another workflow run could be given the history."""
+        if self._too_large or not self._budget.is_spent(walked):
+            return False
+        try:
+            _check_that_it_crosses(messages)
+        except PayloadTooLargeError as error:
+            self._too_large = True
+            workflow.logger.warning(
+                'The run stays in this workflow run, although its history is long: another one would be given %s bytes '
+                'at once, and the limit is %s. `HarnessPlugin(payloads=PayloadStorage(...))` raises it.',
+                f'{error.size:,}',
+                f'{error.limit:,}',
+            )
+        return not self._too_large
+
+
+def _check_that_it_crosses(messages: Sequence[ModelMessage]) -> None:
+    # Another workflow run loads them as JSON in JSON, and sends all of them with its first model request.
+    text = ModelMessagesTypeAdapter.dump_json(list(messages), warnings=False).decode()
+    workflow.payload_converter().to_payloads([text, _ROOM])
 
 
 @dataclass(frozen=True, kw_only=True)

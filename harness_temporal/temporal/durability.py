@@ -25,6 +25,7 @@ from harness_temporal.step_persistence.capability import StepPersistence
 from harness_temporal.step_persistence.host import BoundaryCarrier
 from harness_temporal.temporal.run_context import HarnessRunContext
 from harness_temporal.temporal.state_crossing import StateCrossingToolset
+from harness_temporal.temporal.timestamps import stamp_request
 
 DEFAULT_START_TO_CLOSE_TIMEOUT = timedelta(minutes=10)
 """How long one attempt may take. Long, because a dead worker is noticed by its missing heartbeats."""
@@ -143,6 +144,8 @@ class HarnessDurability(TemporalDurability[AgentDepsT], BoundaryCarrier):
         self, ctx: RunContext[AgentDepsT], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
         """Let the run's frames see the request as it will be sent. As the innermost, this has core's own object."""
+        if self.in_durable_context:
+            stamp_request(ctx.messages, run_id=ctx.run_id, now=workflow.now())
         watching = [item for item in ctx.capabilities.values() if isinstance(item, StepPersistence)]
         for persistence in watching:
             persistence.sending(request_context)

@@ -90,6 +90,8 @@ async def test_a_worker_without_cache_replays_every_task_and_writes_nothing_twic
     assert kinds.count('model_request_completed') == 4
     assert len(kinds) == len({event.idempotency_key for event in await run.events()})
     assert len(noted(tmp_path, 'paid')) == 1
+    ends = [name for name in await run.activities() if name.endswith('__end_run')]
+    assert len(ends) == 1, 'what the end extends is what the store has: a replay makes the same messages'
 
 
 async def test_a_history_that_the_requests_do_not_have_is_saved_by_a_worker_that_replays_every_task(

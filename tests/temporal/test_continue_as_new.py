@@ -97,6 +97,24 @@ async def test_a_large_history_goes_by_reference_and_a_small_one_by_value(client
         await replay(history, workers.config)
 
 
+async def test_a_history_that_no_other_workflow_run_could_be_given_stays_where_it_is(
+    client: Client, workers: Workers
+) -> None:
+    """Without payload storage Temporal takes 2 MiB at once. Here the messages get there one by one."""
+    workers.start(max_cached_workflows=0)
+    prompt = 'recite recite recite recite recite' + ' ' * 1_850_000
+    run = await start(client, workers, prompt, history_budget=HistoryBudget(events=1))
+    ended = await run.result()
+
+    assert ended.usage.requests == 6
+    assert len(await legs(client, run)) == 3, 'as long as another one takes it'
+    last = await run.store.latest_snapshot(run_id=run.run_id)
+    assert last is not None
+    assert len(last.messages) == 12
+    for history in await legs(client, run):
+        await replay(history, workers.config)
+
+
 async def test_usage_limits_hold_across_workflow_runs(client: Client, workers: Workers, tmp_path: Path) -> None:
     from pydantic_ai.usage import UsageLimits
 
