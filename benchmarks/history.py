@@ -29,6 +29,8 @@ from benchmarks.report import Bar
 
 PAGES, CHEAP = 2048, 16
 """Bytes of a tool's result."""
+EARLY, AROUND = 100, 50
+"""The step with which the last one is compared, and how many on both sides of it are looked at."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ async def measure(server: Client, python: Path, case: Case) -> tuple[Measured, d
 def summary(measured: Sequence[Measured], steps: int) -> dict[str, Any]:
     runs = [item.run for item in measured]
     walls = [run.wall_s for run in runs]
+    long = runs if steps > EARLY + 3 * AROUND else []
     return {
+        'early_step_ms': middle((run.step_ms(steps, EARLY - AROUND, EARLY + AROUND) for run in long), digits=1),
+        'late_step_ms': middle((run.step_ms(steps, steps - 2 * AROUND, steps) for run in long), digits=1),
         'history_events': middle((run.history_events for run in runs), digits=0),
         'history_bytes': middle((run.history_bytes for run in runs), digits=0),
         'payload_bytes': middle((item.payload_bytes for item in measured), digits=0),
@@ -120,7 +125,11 @@ def bars(figures: dict[Case, dict[str, Any]]) -> list[Bar]:
         Bar('history bytes, 100x1, stored against alone', 0.06, against_alone('stored', 100, 'history_bytes')),
         Bar(f'history bytes, {long_steps} steps against 100', 11 * per_ten, growth('history_bytes')),
         Bar(f'payload-store bytes, {long_steps} steps against 100', 12 * per_ten, growth('payload_bytes')),
-        Bar(f'wall per step, {long_steps} steps against 100', 1.5, growth('wall_ms_per_step')),
+        Bar(
+            f'wall per step, at step {long_steps} against step {EARLY}',
+            1.5,
+            ratio(of('stored', long_steps, CHEAP, 'late_step_ms'), of('stored', long_steps, CHEAP, 'early_step_ms')),
+        ),
         Bar('wall, 20x1, sealed against alone', 1.25, against_alone('sealed', 20, 'wall_s')),
     ]
 
@@ -145,6 +154,8 @@ async def run(planned: Sequence[Case], python: Path) -> tuple[dict[str, Any], li
         'wall_s_range',
         'wall_ms_per_step',
         'cpu_ms_per_step',
+        'early_step_ms',
+        'late_step_ms',
     ]
     report.table(
         'runs', ['run', *columns], [[case.name, *(item[name] for name in columns)] for case, item in figures.items()]

@@ -27,17 +27,25 @@ class RunFigures:
     failed_workflow_tasks: int
     started_at: float
     closed_at: float
+    activities_ended: Sequence[float]
+    """When each activity was completed."""
 
     @property
     def wall_s(self) -> float:
         return self.closed_at - self.started_at
+
+    def step_ms(self, steps: int, first: int, last: int) -> float:
+        """Return what a step of a run of so many equal `steps` took from one of them to another."""
+        begin, end = (self.activities_ended[step * len(self.activities_ended) // steps - 1] for step in (first, last))
+        return (end - begin) * 1000 / (last - first)
 
 
 async def run_figures(handle: WorkflowHandle[Any, Any]) -> RunFigures:
     """Read a finished run's figures from the server."""
     described = await handle.describe()
     assert described.close_time is not None
-    events = [event.event_type async for event in handle.fetch_history_events()]
+    history = [event async for event in handle.fetch_history_events()]
+    events = [event.event_type for event in history]
     return RunFigures(
         activities=events.count(EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED),
         history_events=len(events),
@@ -45,6 +53,11 @@ async def run_figures(handle: WorkflowHandle[Any, Any]) -> RunFigures:
         failed_workflow_tasks=sum(events.count(kind) for kind in FAILED_TASKS),
         started_at=described.start_time.timestamp(),
         closed_at=described.close_time.timestamp(),
+        activities_ended=[
+            event.event_time.ToNanoseconds() / 1e9
+            for event in history
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
+        ],
     )
 
 
