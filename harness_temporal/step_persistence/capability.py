@@ -33,6 +33,7 @@ from harness_temporal.step_persistence.context import (
     current_run_id,
     current_tool_call,
     take_continued,
+    take_stored_length,
     tool_call_scope,
 )
 from harness_temporal.step_persistence.facts import ContinuedRun, EndedToolCall, RunFacts, SnapshotFacts, ToolCallFacts
@@ -135,7 +136,8 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
                 agent_name=self.agent_name,
                 metadata=dict(self.metadata),
                 attempt=max(1, call.record.attempts) if call is not None else 1,
-            )
+            ),
+            saved_length=take_stored_length(),
         )
         return copy
 

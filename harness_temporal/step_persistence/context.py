@@ -39,6 +39,7 @@ current_run_id: ContextVar[str | None] = ContextVar('harness_temporal.run_id', d
 """The run that code runs in; the parent of an agent run that it starts."""
 current_tool_call: ContextVar[ActiveToolCall | None] = ContextVar('harness_temporal.tool_call', default=None)
 _continued: ContextVar[dict[str, Mapping[str, Any]]] = ContextVar('harness_temporal.continued')
+_stored: ContextVar[list[int]] = ContextVar('harness_temporal.stored')
 boundaries_ride: ContextVar[bool] = ContextVar('harness_temporal.boundaries_ride', default=False)
 """Whether the activity that runs this code is watched by `HarnessPlugin`'s interceptor."""
 
@@ -56,6 +57,22 @@ def continuing(behind: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
 def take_continued(capability_id: str | None) -> Mapping[str, Any] | None:
     """Return what the capability counted of the run that is being started, and not to a run that starts within it."""
     return _continued.get({}).pop(capability_id, None) if capability_id is not None else None
+
+
+@contextmanager
+def on_stored_history(length: int) -> Generator[None]:
+    """Tell the one run that is started in this block that its store has so many messages of its history."""
+    token = _stored.set([length])
+    try:
+        yield
+    finally:
+        _stored.reset(token)
+
+
+def take_stored_length() -> int:
+    """Return how many messages the run that is being started need not save, and 0 to a run that starts within it."""
+    stored = _stored.get([])
+    return stored.pop() if stored else 0
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from harness_temporal.state.deferred_documents import read_resume
 from harness_temporal.state.executable import AgentExecutable, RunBindings
 from harness_temporal.state.results import RunResult
 from harness_temporal.state.running import Run
-from harness_temporal.step_persistence.context import continuing, current_run_id
+from harness_temporal.step_persistence.context import continuing, current_run_id, on_stored_history
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
@@ -115,7 +115,7 @@ async def run_agent(
     if registry is None or requests is None:
         raise ConfigurationError('`run_agent` works in a workflow whose worker has `HarnessPlugin`.')
     agent = registry.agent(input.agent)
-    run = await _prepared(input, registry, agent)
+    run, stored_messages = await _prepared(input, registry, agent)
     run_id = _persisted_id(run, input, registry)
     on_begin(run_id, run)
     if input.search_attributes and input.going_on is None:
@@ -123,7 +123,11 @@ async def run_agent(
         attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
     token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
     try:
-        with continuing(input.going_on.behind if input.going_on is not None else {}), requests.of_one_run():
+        with (
+            continuing(input.going_on.behind if input.going_on is not None else {}),
+            on_stored_history(stored_messages),
+            requests.of_one_run(),
+        ):
             async for _ in run.events():
                 pass
     finally:
@@ -137,7 +141,8 @@ async def run_agent(
     return _output(run, run_id)
 
 
-async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: AbstractAgent[Any, Any]) -> Run:
+async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: AbstractAgent[Any, Any]) -> tuple[Run, int]:
+    """Return the run, and how many messages of its history are in the store."""
     run_id = registry.durability(input.agent).next_registration_id()
     start = await starting_point(
         input.agent,
@@ -148,7 +153,7 @@ async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: Abstra
         conversation_id=input.conversation_id,
     )
     executable = AgentExecutable(agent, now=workflow.now, new_run_id=lambda: run_id)
-    return executable.prepare(
+    run = executable.prepare(
         input.prompt,
         bindings=RunBindings(deps=registry.deps(input.agent, input.deps), usage_limits=input.usage_limits),
         previous_state=start.state,
@@ -159,6 +164,7 @@ async def _prepared(input: AgentRunInput, registry: AgentRegistry, agent: Abstra
         progress=input.going_on.progress if input.going_on is not None else None,
         pauses=Pausing(input.history_budget),
     )
+    return run, start.stored_messages
 
 
 def _tell_ended(result: RunResult[Any]) -> None:

@@ -25,6 +25,8 @@ class StartingPoint:
     state: HarnessState
     conversation_id: str | None
     outcomes: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    stored_messages: int = 0
+    """How many messages of the history the agent's store has."""
 
 
 async def starting_point(
@@ -59,6 +61,8 @@ async def starting_point(
         state=thread.with_encoded_history(body.encode() for body in loaded.bodies),
         conversation_id=conversation_id,
         outcomes={call_id: value.encode() for call_id, value in loaded.outcomes.items()},
+        # Where a run stood may be a response beyond its newest snapshot.
+        stored_messages=len(loaded.bodies) if source is not None and not source.include_interrupted else 0,
     )
 
 
