@@ -32,8 +32,7 @@ from harness_temporal.step_persistence.boundaries import DurableBoundaries
 from harness_temporal.step_persistence.context import (
     current_run_id,
     current_tool_call,
-    take_continued,
-    take_stored_length,
+    take_behind,
     tool_call_scope,
 )
 from harness_temporal.step_persistence.facts import ContinuedRun, EndedToolCall, RunFacts, SnapshotFacts, ToolCallFacts
@@ -121,9 +120,9 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
             MissingRunIdError: There is no id.
         """
         copy = replace(self)
-        behind = take_continued(self.id)
-        if behind is not None:
-            copy._state = RunState.continued(ContinuedRun.load(behind))
+        behind = take_behind(self.id)
+        if behind.continued is not None:
+            copy._state = RunState.continued(ContinuedRun.load(behind.continued))
             return copy
         run_id = resolve_run_id(explicit=self.run_id, agent_name=self.agent_name, context_run_id=ctx.run_id)
         call = current_tool_call.get()
@@ -137,7 +136,7 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
                 metadata=dict(self.metadata),
                 attempt=max(1, call.record.attempts) if call is not None else 1,
             ),
-            saved_length=take_stored_length(),
+            saved_length=behind.stored_messages,
         )
         return copy
 

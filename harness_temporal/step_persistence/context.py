@@ -35,44 +35,37 @@ class ActiveToolCall:
         return f'{self.record.ledger_key}.{number}'
 
 
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """What a run that is being started has behind it, for one capability."""
+
+    continued: Mapping[str, Any] | None = None
+    """The `ContinuedRun` of one that began in another workflow run."""
+    stored_messages: int = 0
+    """How many messages of the history that it is given the capability's store has."""
+
+
 current_run_id: ContextVar[str | None] = ContextVar('harness_temporal.run_id', default=None)
 """The run that code runs in; the parent of an agent run that it starts."""
 current_tool_call: ContextVar[ActiveToolCall | None] = ContextVar('harness_temporal.tool_call', default=None)
-_continued: ContextVar[dict[str, Mapping[str, Any]]] = ContextVar('harness_temporal.continued')
-_stored: ContextVar[list[int]] = ContextVar('harness_temporal.stored')
+_behind: ContextVar[dict[str, Behind]] = ContextVar('harness_temporal.behind')
 boundaries_ride: ContextVar[bool] = ContextVar('harness_temporal.boundaries_ride', default=False)
 """Whether the activity that runs this code is watched by `HarnessPlugin`'s interceptor."""
 
 
 @contextmanager
-def continuing(behind: Mapping[str, Mapping[str, Any]]) -> Generator[None]:
-    """Give what a run has behind it (`ContinuedRun`s by capability id) to the one run that is started in this block."""
-    token = _continued.set(dict(behind))
+def continuing(behind: Mapping[str, Behind]) -> Generator[None]:
+    """Give what a run has behind it, by capability id, to the one run that is started in this block."""
+    token = _behind.set(dict(behind))
     try:
         yield
     finally:
-        _continued.reset(token)
+        _behind.reset(token)
 
 
-def take_continued(capability_id: str | None) -> Mapping[str, Any] | None:
-    """Return what the capability counted of the run that is being started, and not to a run that starts within it."""
-    return _continued.get({}).pop(capability_id, None) if capability_id is not None else None
-
-
-@contextmanager
-def on_stored_history(length: int) -> Generator[None]:
-    """Tell the one run that is started in this block that its store has so many messages of its history."""
-    token = _stored.set([length])
-    try:
-        yield
-    finally:
-        _stored.reset(token)
-
-
-def take_stored_length() -> int:
-    """Return how many messages the run that is being started need not save, and 0 to a run that starts within it."""
-    stored = _stored.get([])
-    return stored.pop() if stored else 0
+def take_behind(capability_id: str | None) -> Behind:
+    """Return what the run that is being started has behind it, and nothing to a run that starts within it."""
+    return _behind.get({}).pop(capability_id, Behind()) if capability_id is not None else Behind()
 
 
 @contextmanager

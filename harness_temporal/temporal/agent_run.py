@@ -17,7 +17,7 @@ from harness_temporal.state.deferred_documents import read_resume
 from harness_temporal.state.executable import AgentExecutable, RunBindings
 from harness_temporal.state.results import RunResult
 from harness_temporal.state.running import Run
-from harness_temporal.step_persistence.context import continuing, current_run_id, on_stored_history
+from harness_temporal.step_persistence.context import Behind, continuing, current_run_id
 from harness_temporal.step_persistence.effects import ToolRecovery
 from harness_temporal.temporal.agents import AgentRegistry
 from harness_temporal.temporal.carried_state import CarriedState, SnapshotReference
@@ -123,11 +123,7 @@ async def run_agent(
         attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
     token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
     try:
-        with (
-            continuing(input.going_on.behind if input.going_on is not None else {}),
-            on_stored_history(stored_messages),
-            requests.of_one_run(),
-        ):
+        with continuing(_behind(input, registry, stored_messages)), requests.of_one_run():
             async for _ in run.events():
                 pass
     finally:
@@ -184,6 +180,14 @@ def _input_to_go_on_with(input: AgentRunInput, going_on: ContinuedAgentRun, carr
         state=carried,
         going_on=going_on,
     )
+
+
+def _behind(input: AgentRunInput, registry: AgentRegistry, stored_messages: int) -> dict[str, Behind]:
+    if input.going_on is not None:
+        return {name: Behind(continued=continued_run) for name, continued_run in input.going_on.behind.items()}
+    # The history was loaded from the store of this one.
+    loaded_by = registry.persistence(input.agent).id
+    return {loaded_by: Behind(stored_messages=stored_messages)} if loaded_by is not None else {}
 
 
 def _persisted_id(run: Run, input: AgentRunInput, registry: AgentRegistry) -> str:
