@@ -265,7 +265,7 @@ def _mapped(value: Any, text: Any, key: Any) -> Any:
         for item in dataclasses.fields(value):
             old = getattr(value, item.name)
             new = _mapped(old, text, key)
-            if new is not old and new != old:
+            if new is not old:
                 object.__setattr__(changed, item.name, new)
         return changed
     return value

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from itertools import takewhile
-from operator import is_
 from typing import TypeAlias
 
 from pydantic_ai.messages import ModelMessage
 
 from harness_temporal.recent import Recent
 from harness_temporal.records import HistoryLink, StoredMessage
-from harness_temporal.unchanged import Watch
+from harness_temporal.unchanged import Watch, common_length
 
 Encode: TypeAlias = Callable[[ModelMessage], StoredMessage]
 Link: TypeAlias = Callable[[HistoryLink | None, StoredMessage], HistoryLink]
@@ -50,7 +48,7 @@ class KnownHistory:
         return links
 
     def _forget_changed(self, messages: Sequence[ModelMessage], encode: Encode) -> None:
-        same = sum(1 for _ in takewhile(bool, map(is_, messages, self._messages)))
+        same = common_length(messages, self._messages)
         same = min(same, self._watch.unchanged())
         for place in self._unwatchable:
             if place < same and encode(messages[place]) != self._links[place].message:

@@ -8,108 +8,124 @@ would not do, because `1`, `1.0` and `True` are equal too.
 from __future__ import annotations
 
 import gc
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from datetime import datetime, timezone
 from functools import cache
-from itertools import chain, islice
-from operator import attrgetter, is_
-from typing import Any, TypeAlias, cast
+from itertools import chain
+from operator import is_
+from typing import Any, Final, cast
 from zoneinfo import ZoneInfo
 
 from pydantic_core import TzInfo
+
+from harness_temporal.addresses import addresses
 
 _CONSTANT = frozenset({str, type(None), bytes, int, float, bool})
 _TIME_ZONES = frozenset({type(None), timezone, ZoneInfo, TzInfo})
 _KNOWN_CLASSES = 'pydantic_ai.'
 """Only of these it is known that what they are encoded as follows from their attributes."""
 
-_Found: TypeAlias = Collection[object]
+_BETWEEN: Final = (object(),)
+"""Looked into between two lists or mappings, so that nothing can move from the end of one to the beginning of the next.
+
+Nothing comes to be before the first attribute of an object.
+"""
 
 
-def _referents(found: Iterable[_Found]) -> Iterable[object]:
-    # The items of lists, the values of mappings whose keys are texts. Nothing else gives them nearly as quickly.
-    return gc.get_referents(*found)
+def common_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many objects two sequences begin with that are the same."""
+    length = min(len(one), len(other))
+    if addresses(list(one[:length])) == addresses(list(other[:length])):
+        return length
+    return list(map(is_, one, other)).index(False)
 
 
 @dataclass
 class _Containers:
     """Containers that are looked into in the same way, and what was in them."""
 
-    look: Callable[[Any], _Found] | None
-    """Gives what is compared of one; by default the container itself."""
-    flat: Callable[[Iterable[_Found]], Iterable[object]]
+    look: Callable[[Iterable[Any]], list[object]]
     """Gives what is in several, in a row."""
-    places: list[int] = field(default_factory=list[int])
-    """The value that each is part of, in ascending order."""
     containers: list[Any] = field(default_factory=list[Any])
-    lengths: list[int] = field(default_factory=list[int])
     contents: list[object] = field(default_factory=list[object])
-    """Of all containers in a row."""
+    """Of all containers in a row. Held, so that no other object gets the address of one."""
+    ends: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Of each value, the numbers of containers and of contents up to its last."""
 
-    def add(self, place: int, container: Any) -> None:
-        found = container if self.look is None else self.look(container)
-        self.places.append(place)
-        self.containers.append(container)
-        self.lengths.append(len(found))
-        self.contents += self.flat([found])
+    def take(self) -> None:
+        """Take the containers that were added last as those of the next value."""
+        self.contents += self.look(self.containers[self._end(len(self.ends))[0] :])
+        self.ends.append((len(self.containers), len(self.contents)))
 
-    def unchanged(self, end: int) -> int:
-        found = self.containers if self.look is None else list(map(self.look, self.containers))
+    def unchanged(self) -> int:
+        """Return how many values, counted from the first, have in their containers what they had."""
         # Thousands of objects at every step of a run, and hardly ever has one changed: nothing of this is Python code.
-        same_lengths = list(map(len, found)) == self.lengths
-        if same_lengths and all(map(is_, self.flat(found), self.contents)):
-            return end
-        contents = iter(self.contents)
-        for place, now, length in zip(self.places, found, self.lengths, strict=True):
-            then = list(islice(contents, length))
-            if len(now) != length or not all(map(is_, self.flat([now]), then)):
+        if addresses(self.look(self.containers)) == addresses(self.contents):
+            return len(self.ends)
+        start, first = 0, 0
+        for place, (stop, last) in enumerate(self.ends):
+            if addresses(self.look(self.containers[start:stop])) != addresses(self.contents[first:last]):
                 return place
-        return end
+            start, first = stop, last
+        return len(self.ends)
 
     def forget(self, place: int) -> None:
-        first = bisect_left(self.places, place)
-        del self.contents[sum(self.lengths[:first]) :]
-        del self.places[first:], self.containers[first:], self.lengths[first:]
+        """Have only the values before this place."""
+        containers, contents = self._end(place)
+        del self.containers[containers:], self.contents[contents:], self.ends[place:]
+
+    def _end(self, place: int) -> tuple[int, int]:
+        return self.ends[place - 1] if place else (0, 0)
+
+
+def _referents(containers: Iterable[Any]) -> list[object]:
+    # The items of lists, the attributes of objects, the values of mappings whose keys are texts. Nothing else gives
+    # them nearly as quickly.
+    return gc.get_referents(*containers)
+
+
+def _keys(mappings: Iterable[Any]) -> list[object]:
+    return list(chain.from_iterable(mappings))
 
 
 class Watch:
     """Watches values, each at the place after the one before it."""
 
     def __init__(self) -> None:
-        self.length = 0
+        self._referents = _Containers(_referents)
+        self._keys = _Containers(_keys)
+
+    @property
+    def length(self) -> int:
         """How many values are watched."""
-        self._objects = _Containers(attrgetter('__dict__'), _referents)
-        self._lists = _Containers(None, _referents)
-        self._keys = _Containers(None, chain.from_iterable)
-        self._values = _Containers(dict[Any, Any].values, chain.from_iterable)
-        self._all = (self._objects, self._lists, self._keys, self._values)
+        return len(self._keys.ends)
 
     def add(self, value: object) -> bool:
         """Watch one more value; false, with nothing watched, if a change to it could not be seen."""
         try:
-            if self._add(value):
-                self.length += 1
-                return True
+            watched = self._add(value)
         except RecursionError:
-            pass
-        self.forget(self.length)
-        return False
+            watched = False
+        if watched:
+            self.skip()
+        else:
+            self.forget(self.length)
+        return watched
 
     def skip(self) -> None:
         """Leave a place to a value that is not watched."""
-        self.length += 1
+        self._referents.take()
+        self._keys.take()
 
     def unchanged(self) -> int:
         """Return how many values, counted from the first, are as they were."""
-        return min(containers.unchanged(self.length) for containers in self._all)
+        return min(self._referents.unchanged(), self._keys.unchanged())
 
     def forget(self, place: int) -> None:
         """Watch only the values before this place."""
-        self.length = min(self.length, place)
-        for containers in self._all:
-            containers.forget(place)
+        self._referents.forget(place)
+        self._keys.forget(place)
 
     def _add(self, value: object) -> bool:
         kind = type(value)
@@ -120,17 +136,24 @@ class Watch:
         if kind is tuple:
             return all(map(self._add, cast(tuple[object, ...], value)))
         if kind is list:
-            self._lists.add(self.length, value)
+            self._add_items(cast(list[object], value))
             return all(map(self._add, cast(list[object], value)))
         if kind is dict:
-            self._keys.add(self.length, value)
-            self._values.add(self.length, value)
+            self._add_items(cast(dict[object, object], value))
+            self._keys.containers.append(value)
             items = cast(dict[object, object], value)
             return all(type(key) in _CONSTANT for key in items) and all(map(self._add, items.values()))
         if not _is_known_class(kind):
             return False
-        self._objects.add(self.length, value)
+        # Its `__dict__` may be replaced as well.
+        self._referents.containers += (vars(value), value)
         return all(map(self._add, vars(value).values()))
+
+    def _add_items(self, container: list[object] | dict[object, object]) -> None:
+        containers = self._referents.containers
+        if containers and type(containers[-1]) in (list, dict):
+            containers.append(_BETWEEN)
+        containers.append(container)
 
 
 @cache

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
-from operator import eq, is_
+from operator import eq
 from typing import Any, Final
 
 from pydantic_ai.messages import ModelMessage
@@ -26,7 +26,7 @@ from temporalio.worker import StartActivityInput
 
 from harness_temporal.errors import NotStorableError
 from harness_temporal.history import encode_history
-from harness_temporal.unchanged import Watch
+from harness_temporal.unchanged import Watch, common_length
 
 REQUEST_KEY: Final = 'harness_request'
 """Key of a `Crossing` in a serialized run context. It is in histories for ever."""
@@ -139,7 +139,7 @@ class _Base:
 
     def common(self, messages: Sequence[ModelMessage]) -> int:
         """Return how many messages are the same from the first on."""
-        same = sum(1 for _ in takewhile(bool, map(is_, messages, self.messages)))
+        same = common_length(messages, self.messages)
         return min(same, self._watch.unchanged()) if same else 0
 
     def extend(self, number: int, messages: Sequence[ModelMessage], kept: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import sys
 from datetime import date
 from random import Random
@@ -15,6 +16,7 @@ from pydantic_ai.durable_exec import CallToolResult
 from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.exceptions import ModelRetry
+from pydantic_ai.messages import TextPart
 from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -24,7 +26,7 @@ from temporalio.worker.workflow_sandbox._restrictions import (
     _RestrictedProxy,  # pyright: ignore[reportPrivateUsage]
 )
 
-from harness_temporal import HarnessDurability, StepPersistence
+from harness_temporal import HarnessDurability, StepPersistence, addresses
 from harness_temporal.temporal.agent_run_workflow import AgentRunWorkflow
 from tests.temporal import defined_agent
 
@@ -46,6 +48,27 @@ def test_names_of_agent_activities() -> None:
         'agent__defined__capability__step_persistence__finish_tool_effect',
         'agent__defined__capability__step_persistence__registration_identity',
     } <= names
+
+
+def test_layout_of_lists() -> None:
+    """`addresses` reads a list's items from memory; without that, looking for changed messages takes longer."""
+    objects = [object(), 'x', None, (), 10**30]
+    assert addresses.addresses is addresses._read
+    for count in range(len(objects) + 1):
+        assert addresses._read(objects[:count]) == addresses._computed(objects[:count])
+
+
+def test_what_objects_refer_to() -> None:
+    """`unchanged` watches attributes, items and values by it."""
+    key, value = object(), object()
+    assert gc.get_referents([key, value], [key]) in ([key, value, key], [value, key, key])
+    assert set(map(id, gc.get_referents({'name': value}))) == {id(value)}
+    part = TextPart('x')
+    values = list(vars(part).values())
+    # Since Python 3.13 an object has its attributes itself, until its `__dict__` is replaced.
+    assert all(any(value is found for found in gc.get_referents(part, vars(part))) for value in values)
+    part.__dict__ = dict(vars(part))
+    assert any(found is vars(part) for found in gc.get_referents(part))
 
 
 def test_name_of_a_workflow_class() -> None:
