@@ -40,7 +40,8 @@ async def test_messages_are_answered_once_each_and_in_the_order_of_acceptance(
     client: Client, workers: Workers, threads: HarnessThreads, tmp_path: Path
 ) -> None:
     workers.start()
-    thread = await threads.open(new_id(), name='Orders')
+    thread = await threads.open(new_id(), name='*Orders*')
+    assert await (await thread.handle.describe()).static_summary() == '`*Orders*`'
     first = await thread.send('count', key='a', wait='accepted')
     assert (first.turn, first.output) == (1, None)
     keys = ['a', *(f'k{number}' for number in range(6))]
@@ -49,7 +50,7 @@ async def test_messages_are_answered_once_each_and_in_the_order_of_acceptance(
     by_turn = sorted(replies, key=lambda reply: reply.turn)
     assert [reply.output for reply in by_turn] == [f'counted {number}' for number in range(1, 8)]
     status = await thread.status()
-    assert (status.state, status.queued, status.name) == ('idle', 0, 'Orders')
+    assert (status.state, status.queued, status.name) == ('idle', 0, '*Orders*')
     assert status.usage.requests == 14
     await replayed(client, workers, thread)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from harness_temporal.temporal.visibility.summaries import (
     call_text,
     operation_summary,
     run_summary,
+    thread_summary,
     tool_summary,
 )
 from tests.temporal.processes import Workers, replay, wait_until_dead
@@ -144,9 +146,18 @@ def test_summaries_are_one_short_line() -> None:
     assert '\n' not in long
     assert tool_summary(1, call_text('odd', {'text': '\udcff'})).startswith('step 1: odd(text=')
     assert run_summary('scripted', None) == 'scripted goes on'
-    assert len(run_summary('a' * 500, 'long ' * 500)) <= LONGEST
     assert operation_summary('agent__clerk__capability__step_persistence__end_run') == 'record how the run ended'
     assert operation_summary('agent__clerk__capability__mine__end_run') is None
+
+
+@pytest.mark.parametrize('text', ['long ', '한국어 ', '"', '\\', '`', '`` ', '\x00', '\udcff', '👩\u200d🚀'])
+def test_a_summary_fits_into_what_temporal_takes(text: str) -> None:
+    long = text * 500
+    summaries = [run_summary('clerk', long), run_summary(long, long), thread_summary(long), tool_summary(1, long)]
+    for summary in summaries:
+        taken = len(json.dumps(summary, ensure_ascii=False).encode(errors='surrogatepass')) - 2
+        assert LONGEST - 24 < taken <= LONGEST
+        assert '…' in summary
 
 
 @pytest.mark.parametrize(
@@ -154,9 +165,10 @@ def test_summaries_are_one_short_line() -> None:
     [
         ('Read *all*\nof <b>it</b>.', '`Read *all* of <b>it</b>.`'),
         ('`ls` and `rm`', '`` `ls` and `rm` ``'),
+        ('```' * 5, "`'''''''''''''''`"),
         ('  ', '` `'),
     ],
-    ids=['markup', 'code', 'blank'],
+    ids=['markup', 'code', 'too much of a fence', 'blank'],
 )
 def test_a_prompt_is_code_in_what_is_said_of_the_start(prompt: str, shown: str) -> None:
     assert run_summary('clerk', prompt) == f'clerk: {shown}'
@@ -175,7 +187,7 @@ def test_what_a_run_branches_off_is_said() -> None:
         ('pay(cents=500)', '`pay(cents=500)`'),
         ('find(query="a|b")', r'`find(query="a\|b")`'),
         ('run(code="`x` ``y``")', '```run(code="`x` ``y``")```'),
-        ('run(code="' + 'x' * 288 + '``y")', '```run(code="' + 'x' * 288 + '`` ```'),
+        ('run(code="' + 'x' * 288 + '``y")', '```run(code="' + 'x' * 278 + '…```'),
     ],
     ids=['plain', 'pipe', 'backticks', 'cut'],
 )

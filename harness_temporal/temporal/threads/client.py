@@ -36,6 +36,7 @@ from harness_temporal.temporal.threads.values import (
     Wait,
 )
 from harness_temporal.temporal.visibility import attributes
+from harness_temporal.temporal.visibility.summaries import thread_summary
 
 _ReturnT = TypeVar('_ReturnT')
 
@@ -115,7 +116,7 @@ class HarnessThreads:
                 task_queue=self._task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-                static_summary=name,
+                static_summary=thread_summary(name) if name is not None else None,
                 search_attributes=(attributes.at_opening(self._agent, thread_id) if self._search_attributes else None),
             )
         except WorkflowAlreadyStartedError as error:

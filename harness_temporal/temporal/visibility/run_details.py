@@ -11,7 +11,7 @@ from harness_temporal.temporal.visibility.steps import call_cell
 from harness_temporal.temporal.visibility.summaries import WAITS_FOR, call_text, code
 
 _LONGEST: Final = 500
-"""Characters of what a user or an application wrote."""
+"""Bytes of what a user or an application wrote."""
 
 
 def begun(

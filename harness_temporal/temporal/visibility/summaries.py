@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Final
 
 from pydantic_core import PydanticSerializationError, to_json
 
-LONGEST: Final = 200
-"""Characters of a summary. Temporal takes 400 bytes."""
+LONGEST: Final = 240
+"""Bytes of a summary in JSON. Temporal takes 400, with what it and encryption put around them."""
 WAITS_FOR: Final = {'approval': 'approval', 'external': 'a result from outside'}
 """What a call waits for, by its kind."""
 
 _NAME: Final = 60
 _VALUE: Final = 40
 _CUT: Final = '…'
+_LONGEST_FENCE: Final = 8
+_CONTROLS: Final = dict.fromkeys(range(32), ' ')
 _OPERATIONS: Final = {
     'start_run': 'record that the run begins',
     'append_event': 'record what happened',
@@ -30,7 +34,12 @@ _OPERATIONS: Final = {
 def run_summary(agent: str, prompt: str | None) -> str:
     """Summarize a run: who does what. The UI takes it for Markdown."""
     name = _short(agent, _NAME)
-    return f'{name}: {code(prompt, LONGEST - len(name) - 4)}' if prompt is not None else f'{name} goes on'
+    return f'{name}: {code(prompt, LONGEST - _size(name) - 2)}' if prompt is not None else f'{name} goes on'
+
+
+def thread_summary(name: str) -> str:
+    """Summarize a thread that people call by a name."""
+    return code(name, LONGEST)
 
 
 def model_summary(step: int) -> str:
@@ -55,13 +64,16 @@ def call_text(name: str, arguments: Mapping[str, object]) -> str:
 
 
 def code(text: str, limit: int) -> str:
-    """Return so many characters of a text as Markdown's code, in one line.
+    """Return a text as Markdown's code, in one line of so many bytes.
 
     As prose the UI would show another text: it takes `*` and `<` away, makes one character of `--` and of `1/2`, bends
     the quotes, and makes links.
     """
-    line = _short(text, limit) or ' '
-    fence = '`' * (max(map(len, re.findall('`+', line)), default=0) + 1)
+    longest = max(map(len, re.findall('`+', text[:limit])), default=0)
+    if longest >= _LONGEST_FENCE:
+        text, longest = text.replace('`', "'"), 0
+    fence = '`' * (longest + 1)
+    line = _short(text, limit - 2 * len(fence) - 2) or ' '
     # What the text begins and ends with would be part of the fence.
     before, after = (' ' if end == '`' else '' for end in (line[0], line[-1]))
     return f'{fence}{before}{line}{after}{fence}'
@@ -77,5 +89,12 @@ def _value(value: object) -> str:
 
 def _short(text: str, limit: int) -> str:
     # So many words are too long anyway. An argument may have a million, and workflow code is replayed.
-    line = ' '.join(text.split(maxsplit=limit))
-    return line if len(line) <= limit else line[: limit - 1] + _CUT
+    line = ' '.join(text.split(maxsplit=limit))[: limit + 1].translate(_CONTROLS)
+    if _size(line) <= limit:
+        return line
+    ends = list(accumulate(map(_size, line)))
+    return line[: bisect_right(ends, limit - _size(_CUT))] + _CUT
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors='surrogatepass')) + text.count('"') + text.count('\\')
