@@ -76,7 +76,7 @@ class _Containers:
         del self.containers[containers:], self.contents[contents:], self.ends[place:]
 
     def _end(self, place: int) -> tuple[int, int]:
-        return self.ends[place - 1] if place else (0, 0)
+        return self.ends[min(place, len(self.ends)) - 1] if place and self.ends else (0, 0)
 
 
 def _referents(containers: Iterable[Any]) -> list[object]:

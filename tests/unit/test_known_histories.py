@@ -234,6 +234,16 @@ def test_value_that_contains_itself_is_not_watched() -> None:
     assert (watch.length, watch.unchanged()) == (1, 1)
 
 
+def test_places_after_the_last_may_be_forgotten() -> None:
+    watch = Watch()
+    watch.forget(2)
+    assert watch.add([1])
+    watch.forget(2)
+    assert (watch.length, watch.unchanged()) == (1, 1)
+    watch.forget(0)
+    assert watch.length == 0
+
+
 @pytest.mark.parametrize('after', [[], [1, 2]], ids=['less', 'more'])
 def test_last_container_of_all_is_watched_as_well(after: list[int]) -> None:
     watch, items = Watch(), [1]
