@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from harness_temporal.context_variables import having
+
 FIELDS_ATTRIBUTE: Final = 'harness_fields'
 """Attribute of a log record with the fields of its run."""
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {'message', 'asctime', FIELDS_ATTRIBUTE}
@@ -19,12 +21,9 @@ _current: ContextVar[Mapping[str, object]] = ContextVar('harness_temporal.log_fi
 @contextmanager
 def log_fields(fields: Mapping[str, object]) -> Generator[None]:
     """Have the log lines of the code within say this, beside what those around it say. `None` is left out."""
-    token = _current.set(current_fields())
-    add_log_fields(fields)
-    try:
+    with having(_current, current_fields()):
+        add_log_fields(fields)
         yield
-    finally:
-        _current.reset(token)
 
 
 def add_log_fields(fields: Mapping[str, object]) -> None:

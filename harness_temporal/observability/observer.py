@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Literal, TypeAlias
 
+from harness_temporal.context_variables import having
+
 Duplicate: TypeAlias = Literal['tool', 'model']
 """What was not done a second time: a tool call, or a model request."""
 
@@ -57,11 +59,8 @@ def observer() -> Observer:
 @contextmanager
 def observing(told: Observer) -> Generator[None]:
     """Tell `told` of what the code within does. On Temporal `HarnessPlugin(observer=...)` does it for activities."""
-    token = _current.set(told)
-    try:
+    with having(_current, told):
         yield
-    finally:
-        _current.reset(token)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import StateError
 from harness_temporal.state.capability_state import CapabilityState
 
@@ -84,11 +85,8 @@ _sent_call: ContextVar[_SentCall | None] = ContextVar('harness_temporal.state.se
 @contextmanager
 def sent_call(run_id: str | None, tool_call_id: str | None, context: HarnessContext) -> Generator[None]:
     """Let a tool call that runs elsewhere than its run find `context`."""
-    token = _sent_call.set(_SentCall(run_id, tool_call_id, context))
-    try:
+    with having(_sent_call, _SentCall(run_id, tool_call_id, context)):
         yield
-    finally:
-        _sent_call.reset(token)
 
 
 def _context_of_sent_call(ctx: RunContext[Any]) -> HarnessContext | None:
@@ -118,11 +116,8 @@ _setups: ContextVar[list[RunSetup]] = ContextVar('harness_temporal.state.setups'
 @contextmanager
 def starting(setup: RunSetup) -> Generator[None]:
     """Give `setup` to the one run that is started in this block."""
-    token = _setups.set([setup])
-    try:
+    with having(_setups, [setup]):
         yield
-    finally:
-        _setups.reset(token)
 
 
 def is_portable(agent: AbstractAgent[Any, Any]) -> bool:

@@ -23,6 +23,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import AgentDepsT, RunContext, ToolDefinition
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import NotStorableError, UnknownToolOutcomeError
 from harness_temporal.history import encode_history, has_response, is_provider_valid, snapshot_state
 from harness_temporal.identity import resolve_run_id
@@ -142,11 +143,8 @@ class StepPersistence(DurableBoundaries[AgentDepsT]):
 
     async def wrap_run(self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
         """Make this run the parent of those that its tools start."""
-        token = current_run_id.set(self._running.run.run_id)
-        try:
+        with having(current_run_id, self._running.run.run_id):
             return await handler()
-        finally:
-            current_run_id.reset(token)
 
     async def before_run(self, ctx: RunContext[AgentDepsT]) -> None:
         """Register the run and write `run_started`.

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic_ai.tools import RunContext
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.records import ToolEffectRecord
 from harness_temporal.step_persistence.patience import write_patiently
@@ -56,11 +57,8 @@ boundaries_ride: ContextVar[bool] = ContextVar('harness_temporal.boundaries_ride
 @contextmanager
 def continuing(behind: Mapping[str, Behind]) -> Generator[None]:
     """Give what a run has behind it, by capability id, to the one run that is started in this block."""
-    token = _behind.set(dict(behind))
-    try:
+    with having(_behind, dict(behind)):
         yield
-    finally:
-        _behind.reset(token)
 
 
 def take_behind(capability_id: str | None) -> Behind:
@@ -72,12 +70,8 @@ def take_behind(capability_id: str | None) -> Behind:
 def tool_call_scope(run_id: str, record: ToolEffectRecord, *, in_workflow: bool = False) -> Generator[ActiveToolCall]:
     """Make a tool call known to its body."""
     active = ActiveToolCall(record, in_workflow)
-    run_token, call_token = current_run_id.set(run_id), current_tool_call.set(active)
-    try:
+    with having(current_run_id, run_id), having(current_tool_call, active):
         yield active
-    finally:
-        current_tool_call.reset(call_token)
-        current_run_id.reset(run_token)
 
 
 def _active(ctx: RunContext[Any]) -> ActiveToolCall | None:

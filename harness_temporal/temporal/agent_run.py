@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Never
@@ -11,6 +12,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.usage import RunUsage, UsageLimits
 from temporalio import workflow
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import ConfigurationError
 from harness_temporal.identity import resolve_run_id
 from harness_temporal.state.deferred_documents import read_resume
@@ -121,14 +123,13 @@ async def run_agent(
     if input.search_attributes and input.going_on is None:
         parent_run_id = input.parent_run_id or current_run_id.get()
         attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
-    token = current_run_id.set(input.parent_run_id) if input.parent_run_id is not None else None
-    try:
-        with continuing(_behind(input, registry, stored_messages)), requests.of_one_run():
-            async for _ in run.events():
-                pass
-    finally:
-        if token is not None:
-            current_run_id.reset(token)
+    with ExitStack() as scope:
+        if input.parent_run_id is not None:
+            scope.enter_context(having(current_run_id, input.parent_run_id))
+        scope.enter_context(continuing(_behind(input, registry, stored_messages)))
+        scope.enter_context(requests.of_one_run())
+        async for _ in run.events():
+            pass
     if run.paused is not None:
         going_on, carried = await continued(input.agent, run)
         await continue_as_new(_input_to_go_on_with(input, going_on, carried))

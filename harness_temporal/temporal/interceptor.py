@@ -10,6 +10,7 @@ import temporalio.client
 import temporalio.worker
 from temporalio import activity, workflow
 
+from harness_temporal.context_variables import having
 from harness_temporal.step_persistence import outcomes
 from harness_temporal.step_persistence.context import boundaries_ride, current_run_id
 from harness_temporal.temporal.activity_names import MODEL_REQUESTS, TOOL_CALL
@@ -66,13 +67,9 @@ class _ActivityInbound(temporalio.worker.ActivityInboundInterceptor):
         self._requests = requests
 
     async def execute_activity(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
-        ride = boundaries_ride.set(True)
-        parent = current_run_id.set(parent_run(input.headers, activity.payload_converter()))
-        try:
+        parent = parent_run(input.headers, activity.payload_converter())
+        with having(boundaries_ride, True), having(current_run_id, parent):
             return await telling_state_errors(partial(self._within_boundaries, input))
-        finally:
-            current_run_id.reset(parent)
-            boundaries_ride.reset(ride)
 
     async def _within_boundaries(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
         async def execute() -> Any:
@@ -124,20 +121,16 @@ class _WorkflowInbound(temporalio.worker.WorkflowInboundInterceptor):
         super().init(_WorkflowOutbound(outbound, self.agents, self._steps, self._requests))
 
     async def execute_workflow(self, input: temporalio.worker.ExecuteWorkflowInput) -> Any:
-        parent = current_run_id.set(parent_run(input.headers, workflow.payload_converter()))
-        agents = worker_agents.set(self.agents)
-        steps = step_table.set(self._steps)
-        requests = sent_requests.set(self._requests)
         execute: Execute = partial(super().execute_workflow, input)
         if is_tool_call(workflow.info().workflow_type, input.args):
             execute = partial(telling_state_errors, partial(with_state, input.args[0], execute))
-        try:
+        with (
+            having(current_run_id, parent_run(input.headers, workflow.payload_converter())),
+            having(worker_agents, self.agents),
+            having(step_table, self._steps),
+            having(sent_requests, self._requests),
+        ):
             return await execute()
-        finally:
-            sent_requests.reset(requests)
-            step_table.reset(steps)
-            worker_agents.reset(agents)
-            current_run_id.reset(parent)
 
 
 class _WorkflowOutbound(temporalio.worker.WorkflowOutboundInterceptor):

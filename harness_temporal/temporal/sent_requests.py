@@ -24,6 +24,7 @@ from pydantic_ai.messages import ModelMessage
 from temporalio import workflow
 from temporalio.worker import StartActivityInput
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import NotStorableError
 from harness_temporal.history import encode_history
 from harness_temporal.unchanged import Watch, common_length
@@ -67,14 +68,13 @@ class SentRequests:
         than all else that a workflow keeps of a run.
         """
         bases = list[_Base]()
-        token = _here.set(bases)
         try:
-            yield
+            with having(_here, bases):
+                yield
             if bases:
                 self._ended = bases[-1].ended()
         finally:
             bases.clear()
-            _here.reset(token)
 
     def send(
         self, input: StartActivityInput, start: Callable[[StartActivityInput], workflow.ActivityHandle[Any]]

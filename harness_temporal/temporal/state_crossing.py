@@ -11,6 +11,7 @@ from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from temporalio.exceptions import ActivityError, ChildWorkflowError
 
+from harness_temporal.context_variables import having
 from harness_temporal.errors import StateError
 from harness_temporal.state.capability_state import StateWrite
 from harness_temporal.state.context import HarnessContext, running_context
@@ -60,16 +61,14 @@ class StateCrossingToolset(WrapperToolset[AgentDepsT]):
             StateError: The tool raised it where it ran.
         """
         crossing = _Crossing(ctx.run_id, ctx.tool_call_id, running_context(ctx))
-        token = _crossing.set(crossing)
         try:
-            given = await super().call_tool(name, tool_args, ctx, tool)
+            with having(_crossing, crossing):
+                given = await super().call_tool(name, tool_args, ctx, tool)
         except (ActivityError, ChildWorkflowError) as error:
             state_error = read_back(StateError, error.cause)
             if state_error is None:
                 raise
             raise state_error from error
-        finally:
-            _crossing.reset(token)
         if not crossing.sent or not is_carrier(given):
             return given
         carried = unpack(cast(ToolReturn[Any], given))
