@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import quote
@@ -123,11 +124,13 @@ class SqliteSource:
         options = 'mode=ro&immutable=1' if immutable else 'mode=ro'
         path = quote(str(self._path.absolute()))
         connection = sqlite3.connect(f'file:{path}?{options}', uri=True, check_same_thread=False, isolation_level=None)
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if _OURS in tables or not tables >= _TABLES:
-            connection.close()
-            what = 'is a store of this package already' if _OURS in tables else 'has no step store in it'
-            raise ConfigurationError(f'{str(self._path)!r} {what}.')
+        with ExitStack() as on_failure:
+            on_failure.callback(connection.close)
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if _OURS in tables or not tables >= _TABLES:
+                what = 'is a store of this package already' if _OURS in tables else 'has no step store in it'
+                raise ConfigurationError(f'{str(self._path)!r} {what}.')
+            on_failure.pop_all()
         return connection
 
 
