@@ -104,9 +104,10 @@ def bars(plan: Plan, stores: Mapping[str, Mapping[str, Mapping[str, Any]]], cros
             for column in ('left_bytes', 'compact_bytes')
             if ours[column] is not None
         ]
+        # A save in memory is nothing but the encoding of what is new and the look at what is not.
         judged += [
             Bar(f'{store}: {cost} at step {plan.steps} / at {plan.early}', FLAT, ours[f'{cost}_ratio'])
-            for cost in ('save', 'commit')
+            for cost in (('commit',) if store == 'memory' else ('save', 'commit'))
         ]
     judged.append(Bar("bytes across the boundary / peer's", 0.333, ratio(crossed['ours'], crossed.get('peer'))))
     return judged
