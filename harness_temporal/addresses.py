@@ -28,7 +28,7 @@ def _computed(objects: list[object]) -> bytes:
 
 
 def _read(objects: list[object]) -> bytes:
-    # Thirty times as fast.
+    # More than a hundred times as fast.
     return ctypes.string_at(_ListObject.from_address(id(objects)).items, _WIDTH * len(objects)) if objects else b''
 
 
