@@ -166,9 +166,10 @@ def test_a_summary_fits_into_what_temporal_takes(text: str) -> None:
         ('Read *all*\nof <b>it</b>.', '`Read *all* of <b>it</b>.`'),
         ('`ls` and `rm`', '`` `ls` and `rm` ``'),
         ('```' * 5, "`'''''''''''''''`"),
+        (' ' * 1_000 + 'a `x` b', '``a `x` b``'),
         ('  ', '` `'),
     ],
-    ids=['markup', 'code', 'too much of a fence', 'blank'],
+    ids=['markup', 'code', 'too much of a fence', 'code after many blanks', 'blank'],
 )
 def test_a_prompt_is_code_in_what_is_said_of_the_start(prompt: str, shown: str) -> None:
     assert run_summary('clerk', prompt) == f'clerk: {shown}'

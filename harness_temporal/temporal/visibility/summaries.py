@@ -17,7 +17,7 @@ WAITS_FOR: Final = {'approval': 'approval', 'external': 'a result from outside'}
 
 _NAME: Final = 60
 _VALUE: Final = 40
-_CUT: Final = '…'
+_ELLIPSIS: Final = '…'
 _LONGEST_FENCE: Final = 8
 _CONTROLS: Final = dict.fromkeys(range(32), ' ')
 _OPERATIONS: Final = {
@@ -69,11 +69,12 @@ def code(text: str, limit: int) -> str:
     As prose the UI would show another text: it takes `*` and `<` away, makes one character of `--` and of `1/2`, bends
     the quotes, and makes links.
     """
-    longest = max(map(len, re.findall('`+', text[:limit])), default=0)
+    line = _line(text, limit)
+    longest = max(map(len, re.findall('`+', line)), default=0)
     if longest >= _LONGEST_FENCE:
-        text, longest = text.replace('`', "'"), 0
+        line, longest = line.replace('`', "'"), 0
     fence = '`' * (longest + 1)
-    line = _short(text, limit - 2 * len(fence) - 2) or ' '
+    line = _cut(line, limit - 2 * len(fence) - 2) or ' '
     # What the text begins and ends with would be part of the fence.
     before, after = (' ' if end == '`' else '' for end in (line[0], line[-1]))
     return f'{fence}{before}{line}{after}{fence}'
@@ -88,12 +89,20 @@ def _value(value: object) -> str:
 
 
 def _short(text: str, limit: int) -> str:
+    return _cut(_line(text, limit), limit)
+
+
+def _line(text: str, longest: int) -> str:
+    """Return a text in one line, with at most one character more than the longest that fits."""
     # So many words are too long anyway. An argument may have a million, and workflow code is replayed.
-    line = ' '.join(text.split(maxsplit=limit))[: limit + 1].translate(_CONTROLS)
+    return ' '.join(text.split(maxsplit=longest))[: longest + 1].translate(_CONTROLS)
+
+
+def _cut(line: str, limit: int) -> str:
     if _size(line) <= limit:
         return line
     ends = list(accumulate(map(_size, line)))
-    return line[: bisect_right(ends, limit - _size(_CUT))] + _CUT
+    return line[: bisect_right(ends, limit - _size(_ELLIPSIS))] + _ELLIPSIS
 
 
 def _size(text: str) -> int:
