@@ -48,8 +48,7 @@ class KnownHistory:
         return links
 
     def _forget_changed(self, messages: Sequence[ModelMessage], encode: Encode) -> None:
-        same = common_length(messages, self._messages)
-        same = min(same, self._watch.unchanged())
+        same = min(common_length(messages, self._messages), self._watch.unchanged())
         for place in self._unwatchable:
             if place < same and encode(messages[place]) != self._links[place].message:
                 same = place

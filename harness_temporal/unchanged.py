@@ -108,15 +108,14 @@ class Watch:
         except RecursionError:
             watched = False
         if watched:
-            self.skip()
+            self._take()
         else:
             self.forget(self.length)
         return watched
 
     def skip(self) -> None:
         """Leave a place to a value that is not watched."""
-        self._referents.take()
-        self._keys.take()
+        self._take()
 
     def unchanged(self) -> int:
         """Return how many values, counted from the first, are as they were."""
@@ -148,6 +147,10 @@ class Watch:
         # Its `__dict__` may be replaced as well.
         self._referents.containers += (vars(value), value)
         return all(map(self._add, vars(value).values()))
+
+    def _take(self) -> None:
+        self._referents.take()
+        self._keys.take()
 
     def _add_items(self, container: list[object] | dict[object, object]) -> None:
         containers = self._referents.containers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Never
@@ -123,11 +122,9 @@ async def run_agent(
     if input.search_attributes and input.going_on is None:
         parent_run_id = input.parent_run_id or current_run_id.get()
         attributes.tell_begun(conversation_id=run.conversation_id, parent_run_id=parent_run_id)
-    with ExitStack() as scope:
-        if input.parent_run_id is not None:
-            scope.enter_context(having(current_run_id, input.parent_run_id))
-        scope.enter_context(continuing(_behind(input, registry, stored_messages)))
-        scope.enter_context(requests.of_one_run())
+    parent = input.parent_run_id if input.parent_run_id is not None else current_run_id.get()
+    behind = _behind(input, registry, stored_messages)
+    with having(current_run_id, parent), continuing(behind), requests.of_one_run():
         async for _ in run.events():
             pass
     if run.paused is not None:
